@@ -54,7 +54,7 @@ PAGES = {
     ],
     "Facts": ["compatibility", "shared-stores", "security", "benchmarks/README"],
     "Reference": ["configuration", "errors", "database", "reference/index"],
-    "Development": ["architecture", "architecture/traces", "promises"],
+    "Development": ["architecture", "promises"],
 }
 
 # Anchors like GitHub's. A link to a missing page, heading or file is a warning.

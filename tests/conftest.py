@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import uuid
-import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,14 +38,14 @@ from tests.support.store_server import Server, s3_server
 from tests.support.tuned import PlannedFamily, build_tuned, open_tuned
 
 # Whether a commit passes depends on the commit. `pytest --hypothesis-profile=default` draws other examples in each run.
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.register_profile("repeatable", max_examples=50, derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let several runs, each with a toolkit of its own, share what is the same for all."""
     parser.addoption(
-        "--share", default="1/1", metavar="N/M", help="run the Nth of M shares of the tests marked one_major"
+        "--share", default="1/1", metavar="N/M", help="of what is the same for every toolkit, run the Nth of M shares"
     )
 
 
@@ -55,16 +55,24 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_finish() -> None:
-    """Have garbage collections pass over what is there from now on: the tests themselves and what they import."""
-    gc.collect()
+@pytest.fixture(scope="module", autouse=True)
+def _little_to_collect() -> None:
+    """Have garbage collections pass over what there was before the tests of a file."""
     gc.freeze()
 
 
 #: What these folders test is the same whatever toolkit compiles and links.
 ONE_MAJOR = (
-    "base", "build/cache", "build/execution", "cli", "database", "docs", "families/matrix", "families/rendering",
-    "frameworks", "packaging", "record", "report", "runtime/discovery", "stores", "tuning",
+    "base", "build/cache", "build/execution", "cli", "database", "docs", "families/matrix", "frameworks", "packaging",
+    "record", "report", "runtime/discovery", "stores", "tuning",
+)  # fmt: skip
+#: Of the others, these run their slow tests with each toolkit, too; all run their fast ones.
+EACH_MAJOR = ("compatibility", "cuda", "families/test_search", "families/test_transport.py", "link", "plan/user_code")
+#: The files that take longest: begun first, they do not end alone.
+LONGEST = (
+    "test_docs.py", "test_ivf_flat.py", "test_fft.py", "test_downstream.py", "test_compare.py", "test_fft_host.py",
+    "test_interface_pairs.py", "test_fuzz_build.py", "test_headers.py", "test_search.py", "test_shared_builds.py",
+    "test_site.py", "test_workflow.py", "test_foreign.py",
 )  # fmt: skip
 #: Fixtures that compile a shipped family or build a wheel: who needs one is slow.
 SLOW_FIXTURES = {"shipped_path", "fft_path", "transport", "ivf_flat", "ivf_flat_batch", "jitlto_wheel"}
@@ -74,28 +82,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark as slow what needs a slow fixture; skip what launches where nothing can be launched.
 
     A test that bounds a time is tried again: what the code can keep, a machine may miss that does other work meanwhile.
-    What is slow and the same for every toolkit is run with one CUDA major where there are several.
+    What is the same for every toolkit is run with one CUDA major where there are several.
     """
+    number, count = map(int, config.getoption("--share").split("/"))
+    others = []
     for item in items:
         if item.get_closest_marker("timing"):
             item.add_marker(pytest.mark.flaky(reruns=2))
         if not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
-        folder = item.path.parent.relative_to(ROOT / "tests").as_posix()
-        if item.get_closest_marker("slow") and folder.startswith(ONE_MAJOR):
-            item.add_marker(pytest.mark.one_major)
+        place = item.path.relative_to(ROOT / "tests").as_posix()
+        is_slow = item.get_closest_marker("slow") and not place.startswith(EACH_MAJOR)
+        # Files of one subject share what they build: their names begin alike.
+        letter = item.path.name.removeprefix("test_")[0]
+        if (is_slow or place.startswith(ONE_MAJOR)) and ord(letter) % count != number - 1:
+            others.append(item)
     _skip_without_device(items)
-    number, count = map(int, config.getoption("--share").split("/"))
-    others = [i for i in items if i.get_closest_marker("one_major") and _place(i) % count != number - 1]
     if others:
         config.hook.pytest_deselected(items=others)
         left = set(map(id, others))
         items[:] = [item for item in items if id(item) not in left]
-
-
-def _place(item: pytest.Item) -> int:
-    """A number for the file of a test, whose fixtures its tests share."""
-    return zlib.crc32(item.path.name.encode())
+    sizes = Counter(item.path for item in items)
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (ranks.get(item.path.name, len(ranks)), -sizes[item.path], item.path))
 
 
 def _skip_without_device(items: list[pytest.Item]) -> None:

@@ -39,6 +39,7 @@ def declare_nearest(family: Any = "search", index: str = "int64") -> Operator:
         },
         launch=lambda case: Launch(grid=case.m, block=256),
         parameters=("dataset", "queries", "indices", "distances", "n", "m", "d", "bits"),
+        examples=[{"metric": ("euclidean", "inner_product")}],
     )
 
 

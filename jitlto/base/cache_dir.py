@@ -49,6 +49,9 @@ class CacheDir:
         OSError: If the directory cannot be created or written, or belongs to another user; see :func:`open_cache_dir`.
     """
 
+    #: What kernels that come from it are marked with; see ``jitlto.link.sources``.
+    layer = "disk"
+
     def __init__(self, directory: Path, size: int, *, readonly: bool = False) -> None:
         self.directory = directory = directory.absolute()  # so that a later chdir has no effect
         self.size = size

@@ -32,6 +32,8 @@ _SAME = re.compile(r"__CUDACC__|_Pragma|(?:\bifn?def\s+|\bdefined\s*\(?\s*)__CUD
 # Conditions that choose headers of the toolkit or the host, or refuse to go on.
 _LINE = r"[^\S\n]*(?:#\s*(?:else|elif|error|warning|include\s*<(?:cuda|nv/|cub/|thrust/|\w+>))[^\n]*)?\n"
 _HARMLESS = re.compile(rf"^[^\S\n]*#\s*if[^\n]*\n(?:{_LINE})*[^\S\n]*#\s*endif", re.M)
+# Directives in a body that matter behind it.
+_LASTING = re.compile(r"\s*(?:#|%:)\s*(?:define|undef|include|pragma\s+pack)")
 
 _Sides: TypeAlias = Mapping[CompileConfig, str]  # with whose sources they are for
 
@@ -130,5 +132,7 @@ def _outline(text: bytes) -> tuple[tuple[int, str], ...]:
         if head.tokens[:1] == ["static_assert"]:
             hidden.update(range(head.begin, head.end))
         elif head.is_definition:
-            hidden.update(range(head.end, skip(texts, head.end)))
+            body = range(head.end, skip(texts, head.end))
+            if not any(_LASTING.match(texts[n]) for n in body):
+                hidden.update(body)
     return tuple((line_at(plain, start), token) for n, (token, start) in enumerate(tokens) if n not in hidden)

@@ -21,7 +21,6 @@ from jitlto.base.errors import (
     InterfaceMismatchError,
     LinkError,
     MissingProviderError,
-    PlanError,
     UnknownValueError,
 )
 from jitlto.base.mangling import base_name, demangle
@@ -34,9 +33,7 @@ from jitlto.database import FragmentDatabase
 from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.record.check_result import Cause
-from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
-from jitlto.record.parameters import agrees
 
 _Planned: TypeAlias = Sequence[Kernel | DeadEnd]
 
@@ -112,7 +109,7 @@ def prove_once(
 def require_kernels(
     database: FragmentDatabase, show: Show = lambda *_: "", *, allow_incomplete: bool = False
 ) -> list[str]:
-    """Require that every kernel of a database plans, unless it lacks what a merge left out.
+    """Require that every kernel of a database plans.
 
     Args:
         database: Its families may have so many kernels that only a covering set is planned.
@@ -120,23 +117,19 @@ def require_kernels(
         allow_incomplete: Return as advice what would be an error.
 
     Returns:
-        Advice on fragments that no kernel contains. There is none on a family with gaps.
+        Advice on fragments that no kernel contains.
 
     Raises:
-        UnplannedKernelsError: If something that a kernel requires is missing, defined twice or ambiguous, or if two
-            of its groups set one link option differently.
+        UnplannedKernelsError: If something that a kernel requires is missing, defined twice or ambiguous.
     """
     failed: dict[str, Sequence[Cause]] = {}
     unused: list[Cause] = []
     for name, proof in prove(database, most=MOST_KERNELS, show=show).items():
-        gaps = [key for key in database.gaps if key.family in (name, *database.families[name].uses)]
         of_kind = {kind: [f for f in proof.failures if f.kind is kind] for kind in (Kind.UNUSED, Kind.EMPTY)}
         ends = [f for f in proof.failures if f.kind not in of_kind]
-        lacking = [f for f in ends if not any(agrees(key, f.configuration) for key in gaps)]
-        if lacking:
-            failed[name] = group_findings(lacking)
-        if not gaps:
-            unused += group_findings(of_kind[Kind.UNUSED])
+        if ends:
+            failed[name] = group_findings(ends)
+        unused += group_findings(of_kind[Kind.UNUSED])
     if failed and not allow_incomplete:
         raise UnplannedKernelsError(failed)
     advice = [
@@ -183,7 +176,6 @@ def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _P
     (record, index), own = database.index(name), database.fragments(name)
     planned = tuple(each for each in found if isinstance(each, Kernel))
     failures = _explain(index, [each for each in found if isinstance(each, DeadEnd)], show)
-    failures += _find_conflicting_options(record, planned)
     notes = list(_list_supplied(name, planned))
     is_shared = bool(record.groups) and not any(group.role is Role.ENTRYPOINT for group in record.groups)
     if is_shared:
@@ -202,16 +194,6 @@ def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _P
         callers = any(group.supplied for group in record.groups)
         (notes if callers else failures).extend(_find_unused(index, own, used, used | seen))
     return FamilyProof(name, len(own), planned, tuple(failures), tuple(notes))
-
-
-def _find_conflicting_options(record: FamilyRecord, planned: Iterable[Kernel]) -> Iterator[Finding]:
-    for kernel in planned if any(group.link for group in record.groups) else ():
-        try:
-            record.link_options(kernel.resolution.fragments)
-        except PlanError as error:
-            hint = "set it for one of the groups, or to one value in all groups of a kernel"
-            subject, configuration = str(kernel.resolution.entry.key), dict(kernel.configuration)
-            yield Finding(Kind.CONFLICT, message_of(error), hint, subject, configuration, code=error.code)
 
 
 def _list_supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:

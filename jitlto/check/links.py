@@ -34,7 +34,7 @@ class LinkJob:
     def plan(self) -> Plan:
         """Return the kernel's plan."""
         family, resolution = self.family, self.kernel.resolution
-        options = family.record.link_options(resolution.fragments)
+        options = family.record.link
         place = family.database, family.session
         return Plan(family.name, resolution, (), options, options, "lto", self.arch, *place)
 

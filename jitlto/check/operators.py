@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,18 +16,15 @@ from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, Kind, group_findings, link_failure, message_of
 from jitlto.frameworks.declaration import Operator, declared
 from jitlto.frameworks.fit import UNKNOWN, check_call
-from jitlto.frameworks.parts import REQUIRED, Array, Flag
-from jitlto.frameworks.shapes import parse_shape, shape_of
+from jitlto.frameworks.parts import Array, Flag
+from jitlto.frameworks.shapes import shape_of
 from jitlto.link.parallel import run_parallel
-from jitlto.plan.configuration import normalize_configuration
 from jitlto.plan.plan import Plan
 from jitlto.record.check_result import Cause
 from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
 
-_SIZE = 64  # of a dimension of which nothing is known
-_USUAL: Mapping[str, object] = {"int": 1, "bool": False, "str": ""}  # of a flag without a default
-_UNUSUAL: Mapping[str, object] = {"int": 1_000_003, "str": "<unusual>"}  # what no author means
+_SIZE = 64  # of a dimension of which no example is given
 
 
 class OperatorCheck(msgspec.Struct, frozen=True):
@@ -93,7 +91,7 @@ def check_operators(target: str, archs: Sequence[Architecture] = (), *, workers:
         workers: The number of parallel links.
 
     Raises:
-        OperatorError: As :func:`find_operators`.
+        OperatorError: As :func:`find_operators`; or if the values of a flag are not known.
     """
     checks = tuple(_check(operator, archs, workers) for operator in find_operators(target))
     return OperatorsResult(target, all(check.holds for check in checks), checks)
@@ -101,20 +99,16 @@ def check_operators(target: str, archs: Sequence[Architecture] = (), *, workers:
 
 def _check(operator: Operator, archs: Sequence[Architecture], workers: int | None) -> OperatorCheck:
     calls, failures, plans = 0, list[Finding](), dict[Plan, None]()
-    for examples in operator.examples:
+    if not isinstance(operator.loaded, KernelFamily):
+        what, hint = "its family is no family of a database", "name the family, or return what jitlto.load does"
+        raise OperatorError(what, code="operator-import", where=operator.qualname, hint=hint)
+    for call in (call for examples in operator.examples for call in _calls(operator, examples)):
+        calls += 1
         try:
-            values = _find_values(operator, examples)
+            if plan := check_call(operator, _arguments(operator, call)):
+                plans[plan] = None
         except Exception as error:  # noqa: BLE001 - the functions of a declaration may raise anything
-            failures.append(_call_failure(operator, {}, error))
-            continue
-        for chosen in product(*values.values()):
-            call = dict(zip(values, chosen, strict=True))
-            calls += 1
-            try:
-                if plan := check_call(operator, _arguments(operator, call)):
-                    plans[plan] = None
-            except Exception as error:  # noqa: BLE001 - as above
-                failures.append(_call_failure(operator, call, error))
+            failures.append(_call_failure(operator, call, error))
     jobs = [plan.for_arch(arch) for plan in plans for arch in archs or [_lowest(plan)]]
     for _, plan, result in run_parallel(lambda plan: plan.link(), jobs, workers):
         if isinstance(result, JitltoError):
@@ -138,65 +132,27 @@ def _lowest(plan: Plan) -> Architecture:
     return max(min(architectures) for architectures in kinds.values())
 
 
-def _find_values(operator: Operator, examples: Mapping[str, Sequence[object]]) -> dict[str, Sequence[object]]:
-    """Return the values of all that tells calls of an operator apart: dtypes, optional arrays, flags and sizes.
+def _calls(operator: Operator, examples: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield values of all that tells calls of an operator apart: dtypes, optional arrays, flags and sizes.
 
     Raises:
-        OperatorError: If a flag chooses the kernel and its values are not known.
-        UnknownParameterError: If the declaration names a parameter that the family does not have.
+        OperatorError: If the values of a flag are not known.
     """
-    if not isinstance(operator.loaded, KernelFamily):
-        what, hint = "its family is no family of a database", "name the family, or return what jitlto.load does"
-        raise OperatorError(what, code="operator-import", where=operator.qualname, hint=hint)
     used = {array.dtype for array in operator.arrays}
-    values: dict[str, Sequence[object]] = {n: several for n, several in (operator.dtypes or {}).items() if n in used}
+    values: dict[str, Sequence[Any]] = {
+        name: several for name, several in (operator.dtypes or {}).items() if name in used
+    }
     values |= {array.name: (True, False) for array in operator.arrays if array.optional}
-    values |= {name: several for name, several in examples.items() if name in values}
-    shapes = [parse_shape(array.shape, operator.qualname) for array in operator.arrays]
-    sizes = dict.fromkeys(size for shape in shapes for size in shape if isinstance(size, str))
-    first = {name: several[0] for name, several in values.items()}
-    first |= {size.removeprefix("*"): (_SIZE,) if size[0] == "*" else _SIZE for size in sizes}
-    first |= {flag.name: _USUAL[flag.type] if flag.default is REQUIRED else flag.default for flag in operator.flags}
-    known, configured = operator.loaded.parameters, _configure(operator, first) or {}
-    normalize_configuration({n: v for n, v in configured.items() if n not in known}, known, operator.loaded.name)
+    values |= {flag.name: (False, True) for flag in operator.flags if flag.type == "bool"}
+    values |= {size.removeprefix("*"): ((_SIZE,),) if size[0] == "*" else (_SIZE,) for size in operator.sizes}
+    values |= examples
     for flag in operator.flags:
-        boolean = (False, True) if flag.type == "bool" else ()
-        values[flag.name] = examples.get(flag.name) or boolean or _values_of_flag(operator, flag, first)
-    for size in sizes:
-        name = size.removeprefix("*")
-        passed = _values_passed(operator, name, "int", first) if size == name else ()
-        values[name] = examples.get(name) or passed or (first[name],)
-    return values
-
-
-def _values_of_flag(operator: Operator, flag: Flag, first: Mapping[str, object]) -> Sequence[object]:
-    if passed := _values_passed(operator, flag.name, flag.type, first):
-        return passed
-    usual, unusual = (_configure(operator, {**first, flag.name: v}) for v in (first[flag.name], _UNUSUAL[flag.type]))
-    if usual is not None and usual == unusual and (flag.type == "int" or flag.default is not REQUIRED):
-        return (first[flag.name],)  # it does not choose the kernel
-    what = f"the flag {flag.name} chooses the kernel, and its values are not known"
-    hint = f'name them in the declaration: examples={{"{flag.name}": (...)}}'
-    raise OperatorError(what, code="operator-argument", where=operator.qualname, hint=hint)
-
-
-def _values_passed(operator: Operator, name: str, kind: str, first: Mapping[str, object]) -> Sequence[object]:
-    """Return the values that kernels have of the parameter that is set to a flag or size as it is; none if none is."""
-    configured = _configure(operator, {**first, name: _UNUSUAL[kind]}) or {}
-    parameter = next((parameter for parameter, value in configured.items() if value == _UNUSUAL[kind]), None)
-    if parameter is None:
-        return []  # at once: a family may have many kernels
-    kernels = [k for k in operator.loaded.configurations() if operator.entry in (None, k.get("entry", operator.entry))]
-    found = dict.fromkeys(kernel[parameter] for kernel in kernels if parameter in kernel)
-    return [int(text) for text in found if text.isdecimal()] if kind == "int" else list(found)
-
-
-def _configure(operator: Operator, call: Mapping[str, object]) -> Mapping[str, object] | None:
-    """Return the configuration of a call; None if its author does not expect the call."""
-    try:
-        return operator.configuration(operator.bind(_arguments(operator, call)))
-    except Exception:  # noqa: BLE001 - it may raise anything
-        return None
+        if flag.name not in values:
+            what = f"the values of the flag {flag.name} are not known"
+            hint = f'name them in the declaration: examples=[{{"{flag.name}": (...,)}}]'
+            raise OperatorError(what, code="operator-argument", where=operator.qualname, hint=hint)
+    for chosen in product(*values.values()):
+        yield dict(zip(values, chosen, strict=True))
 
 
 def _arguments(operator: Operator, call: Mapping[str, Any]) -> list[Any]:
@@ -204,7 +160,7 @@ def _arguments(operator: Operator, call: Mapping[str, Any]) -> list[Any]:
     values: list[Any] = []
     for argument in operator.arguments:
         if isinstance(argument, Array):
-            shape = shape_of(parse_shape(argument.shape, operator.qualname), call)
+            shape = shape_of(operator.patterns[argument.name], SimpleNamespace(**call))
             given = not argument.optional or call[argument.name]
             values.append((shape, call.get(argument.dtype, argument.dtype)) if given else None)
         else:

@@ -26,7 +26,7 @@ from jitlto.packaging.scaffold import derive_import_name, write_package
     help="The CUDA major to compile wheels with [default: that of the installed compiler, or 12].",
 )  # fmt: skip
 @click.option("--family", type=PATH, help="The directory of a family to copy in place of the sample.")
-@click.option("--torch", is_flag=True, help="Add operators of PyTorch, with tests.")
+@click.option("--torch", is_flag=True, help="Add operators of PyTorch, which CI checks.")
 def new(name: str, output: Path | None, cuda: str | None, family: Path | None, torch: bool) -> None:
     """Write a small package NAME with a kernel family, to build, test and adapt.
 

@@ -69,48 +69,35 @@ def print_causes(subject: str, causes: Iterable[Cause]) -> None:
 
 
 class Progress(Observer):
-    """What is done of long work, on a bar of rich if there is one."""
+    """What is done of long work, on a bar if a person looks."""
 
-    def __init__(self, bar: Any = None, task: Any = None) -> None:
-        self._bar, self._task, self._total = bar, task, 0
+    def __init__(self, bar: Any = None) -> None:
+        self._bar = bar
 
     def add(self, count: int) -> None:
         """There is so much more to do."""
-        self._total += count
         if self._bar:
-            self._bar.update(self._task, total=self._total)
+            self._bar.length += count
 
-    def step(self, *_: object) -> None:
+    def step(self, *_: Any, **__: Any) -> None:
         """A piece of work is done."""
         if self._bar:
-            self._bar.advance(self._task)
+            self._bar.update(1)
 
     def started(self, keys: Collection[FragmentKey]) -> None:
         self.add(len(keys))
 
-    def cached(self, key: object) -> None:  # noqa: ARG002
-        self.step()
-
-    def compiled(self, span: object) -> None:  # noqa: ARG002
-        self.step()
-
-    def failed(self, key: object, error: object) -> None:  # noqa: ARG002
-        self.step()
+    cached = compiled = failed = step
 
 
 @contextmanager
 def progress(what: str, *, quiet: bool = False) -> Iterator[Progress]:
-    """Show the progress of long work as a bar on a terminal, which vanishes at the end; a log gets none."""
-    # Do not let rich decide: it takes FORCE_COLOR, which CI systems set for coloured logs, to mean a terminal.
+    """Show the progress of long work as a bar on a terminal; a log gets none."""
     if quiet or not sys.stderr.isatty() or os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
         yield Progress()
         return
-    from rich import console, progress  # imported late: takes 70 ms, and logs do not need it
-
-    columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn())
-    shown = (*columns, progress.TimeRemainingColumn())
-    with progress.Progress(*shown, console=console.Console(stderr=True), transient=True) as bar:
-        yield Progress(bar, bar.add_task(what, total=None))
+    with click.progressbar(length=0, label=what, file=sys.stderr, show_pos=True) as bar:
+        yield Progress(bar)
 
 
 def check_output(path: Path | None, others: Iterable[Path | None] = ()) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -19,7 +18,6 @@ from jitlto.cli.selection import DATABASE, locate
 from jitlto.cli.verify import verified
 from jitlto.stores import artifacts, upkeep
 from jitlto.stores.address import parse_store
-from jitlto.stores.artifacts import Pushed
 from jitlto.stores.backend import Backend
 from jitlto.stores.trust import Trust
 
@@ -37,22 +35,20 @@ def _open(url: str, *, writes: bool) -> Backend:
 def push(files: tuple[Path, ...], url: str) -> None:
     """Store databases, packs, recorded plans and other files in a store, and print the address of each.
 
-    A DB is verified first, and pushed with the packs beside it. The address ends with the SHA-256 of the content:
-    `jitlto pull` and jitlto.load accept nothing else for it. What the store holds already is not sent again.
+    A DB or a pack is verified first. The address ends with the SHA-256 of the content: `jitlto pull` and jitlto.load
+    accept nothing else for it. What the store holds already is not sent again.
     """
     paths = [locate(path)[0] for path in files]
     backend = _open(url, writes=True)
     for path in paths:
-        held = _push(backend, path)
-        size = format_bytes(sum(each.size for each in held))
-        beside = f" and {pluralize(len(held) - 2, 'pack')}" if len(held) > 1 else ""
-        known = ", already there" if all(each.was_there for each in held) else ""
-        click.echo(str(held[0].address))
-        click.echo(f"{path}{beside}: {size}{known}", err=True)
+        _check(path)
+        held = artifacts.push(backend, path)
+        click.echo(held.address)
+        click.echo(f"{path}: {format_bytes(held.size)}{', already there' if held.was_there else ''}", err=True)
 
 
-def _push(backend: Backend, path: Path) -> Sequence[Pushed]:
-    """Check a file as far as its kind is known, and store it."""
+def _check(path: Path) -> None:
+    """Check a file as far as its kind is known."""
     try:
         is_database = files.is_database(path)
     except OSError as error:
@@ -60,12 +56,11 @@ def _push(backend: Backend, path: Path) -> Sequence[Pushed]:
         raise JitltoError(what, code="jitlto-unreadable-file", where=str(path), hint=hint) from error
     if is_database or path.suffix == _PACK:
         list(verified(path, set()))
-    return artifacts.push_with_packs(backend, path) if is_database else [artifacts.push(backend, path)]
 
 
 @click.command(epilog="Example: jitlto pull s3://kernels/prod#sha256=6f1c... -o search.fragdb")
 @click.argument("address", metavar="URL#sha256=DIGEST")
-@click.option("-o", "--output", type=PATH, required=True, help="The file; the packs of a database go beside it.")
+@click.option("-o", "--output", type=PATH, required=True, help="The file.")
 def pull(address: str, output: Path) -> None:
     """Fetch a file from a store by the address that `jitlto push` printed.
 
@@ -73,12 +68,8 @@ def pull(address: str, output: Path) -> None:
     """
     with writing(output):
         files.check_replaceable(output)
-        written = artifacts.pull(address, output)
-    for path in files.beside(output, _PACK) if files.is_database(output) else ():
-        if path not in written:
-            click.echo(f"{path} was there before; delete it if it is of an earlier database", err=True)
-    beside = f" and {pluralize(len(written) - 1, 'pack')}" if len(written) > 1 else ""
-    click.echo(f"{output}{beside}: {format_bytes(sum(path.stat().st_size for path in written))}")
+        artifacts.pull(address, output)
+    click.echo(f"{output}: {format_bytes(output.stat().st_size)}")
 
 
 @click.group(epilog="Example: jitlto store info s3://kernels/prod")
@@ -90,39 +81,33 @@ def store() -> None:
 @_url
 @json_option
 def info(url: str, as_json: bool) -> None:
-    """Show what a store holds: objects, bytes and dates of last use by kind.
-
-    The date of last use is known to a day.
-    """
+    """Show what a store holds: objects, bytes and dates by kind."""
     kinds = upkeep.measure(_open(url, writes=False))
     objects, size = sum(each.objects for each in kinds.values()), sum(each.size for each in kinds.values())
     lines = [f"{url}: {pluralize(objects, 'object')}, {format_bytes(size)}"]
     for kind, each in kinds.items():
         oldest, newest = (time.strftime("%Y-%m-%d", time.gmtime(date)) for date in (each.oldest, each.newest))
         held = f"{each.objects:>8}  {format_bytes(each.size):>10}"
-        lines.append(f"  {kind:<10} {held}  last used {oldest} to {newest}")
+        lines.append(f"  {kind:<10} {held}  from {oldest} to {newest}")
     print_result({"store": url, "objects": objects, "bytes": size, "kinds": kinds}, lines, as_json=as_json)
 
 
 @store.command(epilog="Example: jitlto store prune s3://kernels/prod --older-than 30 --size 10G --dry-run")
 @_url
-@click.option(
-    "--older-than", "days", type=click.IntRange(min=0), metavar="DAYS", help="Remove what was not used since."
-)
-@click.option("--size", callback=parse_size, help="Then remove the least recently used until this is left.")
-@click.option("--artifacts", "pushed", is_flag=True, help="Remove pushed files too, which nobody makes again.")
+@click.option("--older-than", "days", type=click.IntRange(min=0), metavar="DAYS", help="Remove what is older.")
+@click.option("--size", callback=parse_size, help="Then remove the oldest until this is left.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
-def prune(url: str, days: int | None, size: int | None, pushed: bool, dry_run: bool) -> None:
-    """Remove objects that were not used for long, and the least recently used ones until the rest is small enough.
+def prune(url: str, days: int | None, size: int | None, dry_run: bool) -> None:
+    """Remove old entries, and the oldest ones until the rest is small enough.
 
     What is removed is compiled or linked again when it is needed. Files that `jitlto push` has stored stay, and do not
-    count, without --artifacts.
+    count.
     """
     age = None if days is None else 86400.0 * days
     if age is None and size is None:
         raise click.UsageError("give --older-than, --size or both")
     backend = _open(url, writes=not dry_run)
-    removed, left = upkeep.prune(backend, older_than=age, size=size, with_artifacts=pushed, dry_run=dry_run)
+    removed, left = upkeep.prune(backend, older_than=age, size=size, dry_run=dry_run)
     gone, rest = (format_bytes(sum(each.size for each in held)) for held in (removed, left))
     kinds = sorted(Counter(upkeep.kind_of(each.name).removesuffix("s") for each in removed).items())
     by_kind = f" ({', '.join(pluralize(count, kind) for kind, count in kinds)})" if kinds else ""

@@ -8,7 +8,6 @@ rest of jitlto relies on are checked, and no option may name a file.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import TypeVar
 
@@ -20,7 +19,7 @@ from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Sha256
-from jitlto.record.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
+from jitlto.record.options import touches_files
 
 T = TypeVar("T")
 
@@ -70,7 +69,7 @@ class Root(Struct, frozen=True):
         counts: The number of rows of each table.
         rows: The hash over the sorted checksums of all rows.
         families: The names of the families, sorted.
-        part, gaps: SHA-256 of these records, where there are any.
+        part: SHA-256 of that record, if there is one.
     """
 
     schema: Count
@@ -78,7 +77,6 @@ class Root(Struct, frozen=True):
     rows: Sha256
     families: tuple[Name, ...]
     part: Sha256 | None
-    gaps: Sha256 | None
 
 
 def encode_fragment(fragment: Fragment) -> bytes:
@@ -126,16 +124,7 @@ def decode_family(record: bytes) -> FamilyRecord:
             raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
     if not (r.version.isprintable() and r.differs.isprintable()):
         raise InvalidRecordError("the version or a difference has a character that cannot be printed")
-    for group in r.groups:
-        if any(name not in GROUP_LINK_OPTIONS for name, _ in group.link):
-            raise InvalidRecordError("a group has a link option that cannot differ by group")
-        LinkOptions.from_mapping(dict(group.link))
     return r
-
-
-def encode_keys(keys: Iterable[FragmentKey]) -> bytes:
-    """Encode keys of fragments as their texts."""
-    return encode(list(map(str, keys)))
 
 
 # Every part of a build has all keys of the build: a merge of many parts could not hold them for each.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -78,12 +78,7 @@ class FragmentDatabase(Shared):
     @cached_property
     def part(self) -> PartRecord | None:
         """The part of a sharded build that it is; None if it is complete."""
-        return self._rows.find_meta("part", records.decode_part)
-
-    @cached_property
-    def gaps(self) -> tuple[FragmentKey, ...]:
-        """The fragments that a merge left out, because no part held them; sorted."""
-        return self._rows.find_meta("gaps", records.decode_keys) or ()
+        return self._rows.part()
 
     @cached_property
     def families(self) -> Mapping[str, FamilyRecord]:
@@ -105,10 +100,6 @@ class FragmentDatabase(Shared):
     @cached_property
     def _fragments(self) -> list[Fragment]:
         return _sort(self._rows.fragments() if self._written is None else self._written)
-
-    def iterate(self, family: str | None = None) -> Iterator[Fragment]:
-        """Yield the same, sorted by the text of their keys, and keep none."""
-        return (fragment for fragment in self._rows.fragments() if family in (None, fragment.key.family))
 
     def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]:
         """Return what a family's kernels are made of: its record and fragments, with those of the families it uses."""
@@ -157,7 +148,7 @@ class FragmentDatabase(Shared):
         verdict = self._reader.pragma("integrity_check(1)")
         if isinstance(verdict, bytes) and verdict != b"ok":
             raise self._reader.damaged(verdict.decode("utf-8", "replace"))
-        _ = self.part, self.gaps
+        _ = self.part
         self._fragments = _sort(self._verify_rows())
         images = {image.sha256: image for fragment in self._fragments for image in fragment.images}
         for name, data in self._reader.scan("blob", "sha256", "data"):

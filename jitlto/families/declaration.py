@@ -16,14 +16,13 @@ from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.family_rules import (
     read_exclusions,
-    read_group_link,
     read_link,
     read_structures,
 )
 from jitlto.families.tuning_rules import check_tune, read_tune
 from jitlto.record.family_record import Exclusion
 from jitlto.record.fragment import ImageKind, Role, is_name
-from jitlto.record.options import GroupLink, LinkOptions, describe_invalid_option, option_macros
+from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
 from jitlto.record.tuning import TuneRecord
 
 #: Names that no parameter may have, because planners have arguments of these names.
@@ -48,7 +47,6 @@ class GroupDeclaration:
     syntax: str  # jinja or cmake
     shared: tuple[str, ...] = ()  # key parameters whose values may have the same source
     options: tuple[str, ...] = ()  # of the compiler, after the family's
-    link: GroupLink = ()  # options of the link of each kernel that contains a fragment of it, sorted by name
     exclude: tuple[Exclusion, ...] = ()  # combinations that it leaves out, and those that it is meant not to have
     architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
     structures: tuple[tuple[str, str], ...] = ()  # name and definition of each whose fields the family declares
@@ -211,7 +209,6 @@ class _DeviceTable(msgspec.Struct, kw_only=True):
     interface: str | bool | None = None
     syntax: Literal["jinja", "cmake"] | None = None
     options: tuple[str, ...] = ()
-    link: dict[str, Any] = {}
     archs: tuple[str, ...] = ()
     exclude: tuple[dict[str, str], ...] = ()
 
@@ -383,7 +380,6 @@ def _group(
         group.syntax or default_syntax,
         group.shared,
         group.options,
-        read_group_link(table.table("link", required=False)),
         read_exclusions(table, group.exclude, group.key),
         parse_architectures(table, group.archs) if group.archs else (),
         structures if entry else (),

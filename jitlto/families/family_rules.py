@@ -13,17 +13,7 @@ from jitlto.base.layouts import canonical_spelling, format_definition, parse_def
 from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable
 from jitlto.record.family_record import Exclusion
-from jitlto.record.options import GROUP_LINK_OPTIONS, GroupLink, LinkOptions
-
-
-def read_group_link(table: TomlTable) -> GroupLink:
-    """Read the link options of a group, sorted by name."""
-    options = read_link(table)
-    for name in table.values:
-        if name not in GROUP_LINK_OPTIONS:
-            hint = f"declare it under [link], for the whole family; a group may set {', '.join(GROUP_LINK_OPTIONS)}"
-            raise table.error(f"{name} cannot differ by group: the compiler needs it too", hint, case="link-option")
-    return tuple((name, getattr(options, name)) for name in sorted(table.values))
+from jitlto.record.options import LinkOptions
 
 
 def read_link(table: TomlTable) -> LinkOptions:

@@ -1,16 +1,16 @@
-"""Checks of a declaration, when it is made."""
+"""Checks of a declaration, when it is made; names that a call lacks are found where the call is bound."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from keyword import iskeyword
 from typing import Any
 
 from jitlto.base.errors import OperatorError
 from jitlto.base.text import check_type, suggest
 from jitlto.frameworks.parts import REQUIRED, Array, Flag, Output, Scalar
-from jitlto.frameworks.shapes import DTYPES, Dimensions, parse_shape
+from jitlto.frameworks.shapes import DTYPES
 
 _SCALARS: Mapping[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,)}
 _FLAGS: Mapping[str, tuple[type, ...]] = {"int": (int,), "bool": (bool,), "str": (str,)}  # no float: -0.0 equals 0.0
@@ -27,13 +27,20 @@ def check_declaration(operator: Any) -> None:
         check_type(argument, (Array, Scalar, Flag), "an argument must be an Array, a Scalar or a Flag")
     for output in operator.outputs:
         check_type(output, Output, "an output must be an Output")
-    shapes = {array.name: parse_shape(array.shape, operator.qualname) for array in operator.arrays}
-    names = [part.name for part in (*operator.arguments, *operator.outputs)]
-    _check_names(operator, names, shapes)
+    _check_names(operator)
     _check_arguments(operator)
-    _check_results(operator, names, shapes)
+    if not any(not array.optional for array in operator.arrays):
+        what = "no argument is an array that is always given, which says on which device the kernel runs"
+        raise _error(operator, "argument", what, "declare one")
+    if not operator.outputs and not any(array.mutated for array in operator.arrays):
+        what = "an operator without outputs and mutated arguments has no effect"
+        raise _error(operator, "output", what, "declare what the kernel writes to")
+    for parameter in operator.parameters:
+        if not isinstance(parameter, str | int | float | None) and not callable(parameter):
+            what = f"parameter {parameter!r} is neither a name nor a number, None or a function"
+            raise _error(operator, "parameter", what, "name what the kernel is passed")
     if operator.backward is not None:
-        _check_backward(operator, operator.backward, names, shapes)
+        _check_backward(operator, operator.backward)
 
 
 def _error(operator: Any, case: str, what: str, hint: str | None = None) -> OperatorError:
@@ -46,30 +53,26 @@ def _check_known(operator: Any, what: str, name: object, known: Collection[str],
         raise _error(operator, case, f"{what} {name!r}", hint)
 
 
-def _check_names(operator: Any, names: Sequence[str], shapes: Mapping[str, Dimensions]) -> None:
+def _check_names(operator: Any) -> None:
     """Check that each name is one, stands for one thing, and is used where there are examples of it."""
     dtypes = operator.dtypes or {}
     if not re.fullmatch(r"[^\W\d]\w*::[^\W\d]\w*", operator.qualname):
         what = f"invalid name {operator.qualname!r}"
         raise _error(operator, "name", what, "write namespace::name, each a Python identifier")
     for variable, several in dtypes.items():
-        if not several or variable in DTYPES:
-            raise _error(operator, "argument", f"dtypes[{variable!r}] is empty, or has the name of a dtype")
-        for name in several:
+        for name in several or ["nothing"]:
             _check_known(operator, f"dtypes[{variable!r}]: unknown dtype", name, DTYPES)
-    plain = [size.removeprefix("*") for size in {s for shape in shapes.values() for s in shape if isinstance(s, str)}]
-    for name in (several := [*names, *plain, *dtypes]):
-        if not name.isidentifier() or iskeyword(name) or several.count(name) > 1 or name == "given":
+    sizes = [size.removeprefix("*") for size in operator.sizes]
+    parts = [part.name for part in (*operator.arguments, *operator.outputs)]
+    for name in (names := [*parts, *sizes, *dtypes]):
+        if not name.isidentifier() or iskeyword(name) or names.count(name) > 1 or name == "given":
             what = f"the name {name!r} is not a Python identifier, is taken, or stands for two things"
             raise _error(operator, "name", what, "give each its own name")
-    chosen = {*plain, *dtypes, *(flag.name for flag in operator.flags)}
-    for example in operator.examples:
-        check_type(example, Mapping, "examples must be dicts of values by name")
-        for name, values in example.items():
-            _check_known(operator, "examples: no flag, size or name of dtypes is", name, chosen)
-            check_type(values, (tuple, list), "an example must be a tuple of values")
-            if not values:
-                raise _error(operator, "argument", f"examples: {name} has no values")
+    chosen = {*sizes, *dtypes, *(flag.name for flag in operator.flags)}
+    for name, values in (item for example in operator.examples for item in example.items()):
+        _check_known(operator, "examples: no flag, size or name of dtypes is", name, chosen)
+        if not isinstance(values, tuple | list) or not values:
+            raise _error(operator, "argument", f"examples: {name} has no tuple of values")
 
 
 def _check_arguments(operator: Any) -> None:
@@ -83,8 +86,7 @@ def _check_arguments(operator: Any) -> None:
             types = _FLAGS if isinstance(argument, Flag) else _SCALARS
             _check_known(operator, f"{name}: unknown type", argument.type, types)
             if default is not REQUIRED and type(default) not in types[argument.type]:
-                what = f"{name}: the default {default!r} is not of type {argument.type}"
-                raise _error(operator, "argument", what)
+                raise _error(operator, "argument", f"{name}: the default {default!r} is not of type {argument.type}")
             if type(default) is int and not -(2**63) <= default < 2**63:
                 raise _error(operator, "argument", f"{name}: the default {default} does not fit in 64 bits")
         if default is not REQUIRED:
@@ -94,43 +96,13 @@ def _check_arguments(operator: Any) -> None:
             raise _error(operator, "argument", what, "put it before the other")
 
 
-def _check_results(operator: Any, names: Sequence[str], shapes: Mapping[str, Dimensions]) -> None:
-    """Check that outputs, and what the kernel is passed, are known in every call."""
-    # What an optional array alone has is unknown to a call without it.
-    always = [array for array in operator.arrays if not array.optional]
-    if not always:
-        what = "no argument is an array that is always given, which says on which device the kernel runs"
-        raise _error(operator, "argument", what, "declare one")
-    sizes = {size for array in always for size in shapes[array.name] if isinstance(size, str)}
-    for output in operator.outputs:
-        if not callable(output.dtype):
-            known = {*(array.dtype for array in always), *DTYPES}
-            _check_known(operator, f"{output.name}: unknown dtype", output.dtype, known)
-        for size in parse_shape(output.shape, operator.qualname) if isinstance(output.shape, str) else ():
-            if isinstance(size, str):
-                what = f"output {output.name}: no array that is always given has a size"
-                _check_known(operator, what, size, sizes)
-    if not operator.outputs and not any(array.mutated for array in operator.arrays):
-        what = "an operator without outputs and mutated arguments has no effect"
-        raise _error(operator, "output", what, "declare what the kernel writes to")
-    texts = {flag.name for flag in operator.flags if flag.type == "str"}
-    passed = {*(size for size in sizes if size[0] != "*"), *names} - texts
-    for parameter in operator.parameters:
-        if isinstance(parameter, str):
-            _check_known(operator, "no array, output, number or size is named", parameter, passed, "parameter")
-        elif not isinstance(parameter, int | float | None) and not callable(parameter):
-            what = f"parameter {parameter!r} is neither a name nor a number, None or a function"
-            raise _error(operator, "parameter", what, "name what the kernel is passed")
-
-
-def _check_backward(operator: Any, backward: Any, names: Sequence[str], arrays: Collection[str]) -> None:
+def _check_backward(operator: Any, backward: Any) -> None:
     """Check that gradients are computed from what there is, and mutate nothing."""
-    second = backward.operator
-    for array in (*operator.arrays, *second.arrays):
-        if array.mutated:
-            what = f"backward: {array.name} is mutated, and an operator with gradients mutates nothing"
-            raise _error(operator, "backward", what)
-    allowed = {*names, *(f"grad_{output.name}" for output in operator.outputs)}
+    second, arrays = backward.operator, {array.name for array in operator.arrays}
+    if any(array.mutated for array in (*operator.arrays, *second.arrays)):
+        raise _error(operator, "backward", "backward: an operator with gradients mutates nothing")
+    allowed = {part.name for part in (*operator.arguments, *operator.outputs)}
+    allowed |= {f"grad_{output.name}" for output in operator.outputs}
     for given, known, made in (
         (backward.arguments, allowed, second.arguments),
         (backward.gradients, arrays, second.outputs),

@@ -59,9 +59,8 @@ class Operator(Shared):
         link_options: The same.
         backward: How gradients are computed.
         examples: The calls that ``jitlto check --operators`` proves: alternatives, each of which gives values to flags,
-            sizes and names of dtypes. What one leaves out has all of its dtypes; both values of a boolean; the values
-            that kernels have of a parameter that is set to the flag or size as it is; else the default, and 64 for a
-            size.
+            sizes and names of dtypes. What one leaves out has all of its dtypes, both values of a boolean, or 64 for a
+            size; the values of all other flags are to be named.
 
     Raises:
         OperatorError: If the declaration contradicts itself.
@@ -116,10 +115,16 @@ class Operator(Shared):
         return tuple(argument for argument in self.arguments if isinstance(argument, Flag))
 
     @cached_property
-    def _patterns(self) -> dict[str, Dimensions]:
-        """The shapes of arguments and outputs that are given as text."""
+    def patterns(self) -> dict[str, Dimensions]:
+        """The shapes of arguments and outputs that are given as text, by name."""
         parts: tuple[Array | Output, ...] = (*self.arrays, *self.outputs)
         return {part.name: parse_shape(part.shape, self.qualname) for part in parts if isinstance(part.shape, str)}
+
+    @cached_property
+    def sizes(self) -> tuple[str, ...]:
+        """The names in the shapes of arguments, with the ``*`` of several sizes."""
+        names = (size for array in self.arrays for size in self.patterns[array.name] if isinstance(size, str))
+        return tuple(dict.fromkeys(names))
 
     def bind(self, values: Sequence[Any]) -> Case:
         """Bind the names of the declaration to what one call is given.
@@ -153,7 +158,7 @@ class Operator(Shared):
             return f"has dtype {dtype}, not {' or '.join(known)}"
         if array.dtype not in DTYPES and bound.setdefault(array.dtype, DType(dtype)) != dtype:
             return f"has dtype {dtype}, and another array {bound[array.dtype]}"
-        return bind_shape(self._patterns[array.name], shape, bound)
+        return bind_shape(self.patterns[array.name], shape, bound)
 
     def _call_error(self, what: str, hint: str | None = None) -> OperatorError:
         return OperatorError(what, code="operator-call", where=self.qualname, hint=hint)
@@ -161,13 +166,10 @@ class Operator(Shared):
     def results(self, case: Case) -> tuple[tuple[tuple[Any, ...], str], ...]:
         """Return shape and dtype of each output of a call."""
         found = []
-        names = vars(case)
         for output in self.outputs:
-            shape = output.shape(case) if callable(output.shape) else shape_of(self._patterns[output.name], names)
-            dtype = output.dtype(case) if callable(output.dtype) else str(names.get(output.dtype, output.dtype))
-            if dtype not in DTYPES:
-                what = f"output {output.name} has an unknown dtype {dtype!r}"
-                raise self._call_error(what, f"the dtypes are {', '.join(DTYPES)}")
+            shape = output.shape(case) if callable(output.shape) else shape_of(self.patterns[output.name], case)
+            dtype = output.dtype(case) if callable(output.dtype) else output.dtype
+            dtype = dtype if dtype in DTYPES else str(getattr(case, dtype))
             found.append((tuple(shape), str(dtype)))
         return tuple(found)
 

@@ -202,23 +202,7 @@ def _primitive() -> Any:
     primitive.def_impl(lambda *arrays, statics: jitted(statics)(*arrays))
     for target in targets:
         mlir.register_lowering(primitive, partial(_lower, target), platform=target.platform)
-    mlir.register_lowering(primitive, _refuse)
     return primitive
-
-
-def _refuse(ctx: Any, *_: Any, statics: _Statics) -> Any:
-    """Refuse a call on any other platform.
-
-    Raises:
-        OperatorError: Always.
-    """
-    platforms = ", ".join(ctx.module_context.platforms)
-    raise OperatorError(
-        f"there is no call for {platforms}: it launches kernels on NVIDIA GPUs",
-        code="operator-framework",
-        where=statics.operator.qualname,
-        hint="install jax[cuda12] or jax[cuda13] where there is a GPU, and have the arrays on it",
-    )
 
 
 def _lower(target: Cuda, ctx: Any, *operands: Any, statics: _Statics) -> Any:
@@ -275,7 +259,7 @@ def register(target: Cuda) -> None:
     """Register the handler with XLA, once for each platform.
 
     Raises:
-        OperatorError: If the compiled core is missing, or this JAX has another interface.
+        OperatorError: If the compiled core is missing.
     """
     with _lock:
         core = extension()
@@ -284,21 +268,11 @@ def register(target: Cuda) -> None:
             raise OperatorError(what, code="operator-framework", hint=hint)
         if _registered.get(target.platform) is core:
             return
-        major, minor = _interface_version(Path(jax.ffi.include_dir()))
-        if major != _MAJOR:
-            what = f"JAX {jax.__version__} has version {major}.{minor} of XLA's foreign function interface, not 0.x"
-            raise OperatorError(what, code="operator-framework", hint="install another version of JAX or jitlto")
-        handler = core.make_xla_handler(target.functions(), major, minor)
+        text = (Path(jax.ffi.include_dir()) / "xla/ffi/api/c_api.h").read_text("utf-8")
+        minor = re.search(r"#define XLA_FFI_API_MINOR (\d+)", text)  # XLA refuses a handler of another major version
+        handler = core.make_xla_handler(target.functions(), _MAJOR, int(minor[1]) if minor else 0)
         jax.ffi.register_ffi_target(TARGET, handler, platform=target.handler_platform)
         _registered[target.platform] = core
-
-
-def _interface_version(include: Path) -> tuple[int, int]:
-    """Return the version of XLA's interface that the installed JAX has, from its header."""
-    text = (include / "xla/ffi/api/c_api.h").read_text("utf-8")
-    found = [re.search(rf"#define XLA_FFI_API_{part} (\d+)", text) for part in ("MAJOR", "MINOR")]
-    major, minor = (int(match[1]) if match else -1 for match in found)
-    return major, minor
 
 
 def describe_call(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from jitlto.base.cached import cached_property
 from jitlto.base.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Launch:
     cluster: Extent | None = None
     cooperative: bool = False
 
-    @property
+    @cached_property
     def attributes(self) -> dict[str, Any]:
         """Those of its attributes that are not the default ones."""
         given = {"shared_memory": self.shared_memory, "cluster": self.cluster, "cooperative": self.cooperative}

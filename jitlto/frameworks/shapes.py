@@ -78,14 +78,14 @@ def bind_shape(pattern: Sequence[str | int], shape: Sequence[Any], bound: Mutabl
     return None
 
 
-def shape_of(pattern: Sequence[str | int], bound: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the shape that a pattern stands for."""
+def shape_of(pattern: Sequence[str | int], case: object) -> tuple[Any, ...]:
+    """Return the shape that a pattern stands for, of the sizes that a case has as attributes."""
     sizes: list[Any] = []
     for name in pattern:
         if isinstance(name, int):
             sizes.append(name)
         elif name[0] == "*":
-            sizes.extend(bound[name[1:]])
+            sizes.extend(getattr(case, name[1:]))
         else:
-            sizes.append(bound[name])
+            sizes.append(getattr(case, name))
     return tuple(sizes)

@@ -117,14 +117,19 @@ def bind(operator: Operator, args: Sequence[Any]) -> Case:
     """Bind the declaration to the arguments of a call.
 
     Raises:
-        OperatorError: As :meth:`Operator.bind`; the hint mentions autocast if that may have chosen the dtype.
+        OperatorError: As :meth:`Operator.bind`, where the hint mentions autocast if that may have chosen the dtype; or
+            if an array is on another device than the first.
     """
+    device = args[operator.first_array].device
+    for argument, value in zip(operator.arguments, args, strict=True):
+        if isinstance(argument, Array) and value is not None and value.device != device:
+            what, hint = f"{argument.name} is on {value.device}", f"move it to {device}, where the others are"
+            raise OperatorError(what, code="operator-call", where=operator.qualname, hint=hint)
     try:
         return operator.bind(describe(operator, args))
     except OperatorError as error:
-        device = args[operator.first_array].device.type
-        if device != "meta" and torch.is_autocast_enabled(device):
-            dtype = str(torch.get_autocast_dtype(device)).rpartition(".")[2]
+        if device.type != "meta" and torch.is_autocast_enabled(device.type):
+            dtype = str(torch.get_autocast_dtype(device.type)).rpartition(".")[2]
             error.hint = f"{error.hint}; torch.autocast computes in {dtype}: convert the tensor (tensor.to)"
         raise
 
@@ -140,12 +145,10 @@ def returned(outputs: Sequence[Any]) -> Any:
 
 
 class _Known(NamedTuple):
-    """What follows from the shapes, dtypes and flags of a call."""
+    """What follows from the shapes, dtypes, devices and flags of a call."""
 
     call: Call
-    attributes: Mapping[str, Any]  # those of its launch that are not the default ones
-    how: Mapping[str, Any]  # what the family is asked for
-    launchers: dict[int, Launcher]  # by device
+    launcher: Launcher | None  # None if there is nothing to launch
     #: Of each argument of the kernel: the number of an argument, or behind these of an output; or None and a value.
     sources: Sequence[tuple[int | None, Any]]
 
@@ -160,13 +163,11 @@ class Implementation:
         self._arrays = tuple(n for n, argument in numbered if isinstance(argument, Array))
         self._flags = tuple(n for n, argument in numbered if isinstance(argument, Flag))
         self._mutated = tuple(n for n, argument in numbered if isinstance(argument, Array) and argument.mutated)
-        self._is_whole = not any(is_left_out(argument) for argument in operator.arguments)
         self._calls: dict[tuple[Any, ...], _Known] = {}
 
     def call(self, *given: Any) -> Any:
         """Run the operator; PyTorch leaves out arguments at the end that have their default values."""
-        whole = self._is_whole and len(given) == len(self._operator.arguments)
-        args = given if whole else complete(self._operator, given)
+        args = complete(self._operator, given)
         refuse_tangents(self._operator, [args[number] for number in self._arrays])
         index: int = args[self._first].get_device()
         if self._backend.device() == index:
@@ -176,31 +177,23 @@ class Implementation:
 
     def _run(self, args: Sequence[Any], index: int) -> Any:
         """Run the operator on the current device: on contiguous copies, where tensors are not contiguous."""
-        device, passed = args[self._first].device, list(args)
-        key = [args[number] for number in self._flags]
+        passed, key = list(args), [args[number] for number in self._flags]
         for number in self._arrays:
             tensor = args[number]
             if tensor is None:
                 key.append(None)
                 continue
-            key += (tensor.shape, tensor.dtype)
-            if tensor.device != device:
-                what = f"{self._operator.arguments[number].name} is on {tensor.device}"
-                hint = f"move it to {device}, where the others are"
-                raise OperatorError(what, code="operator-call", where=self._operator.qualname, hint=hint)
+            key += (tensor.shape, tensor.dtype, tensor.device)
             if not tensor.is_contiguous():
                 passed[number] = tensor.contiguous()
         known = self._calls.get(tuple(key)) or self._learn(tuple(key), args)
-        outputs = make_outputs(known.call.results, device)
+        outputs = make_outputs(known.call.results, args[self._first].device)
         stream = self._backend.stream(index) or _LEGACY_STREAM
         launch = known.call.launch
-        if launch is not None:
-            launcher = known.launchers.get(index)
-            if launcher is None:
-                launcher = known.launchers[index] = self._operator.loaded.launcher(**known.how)
+        if known.launcher is not None and launch is not None:
             every = (*passed, *outputs)
             values = [value if place is None else every[place] for place, value in known.sources]
-            launcher(stream, launch.grid, launch.block, *values, **known.attributes)
+            known.launcher(stream, launch.grid, launch.block, *values, **launch.attributes)
         for number in self._mutated:
             if passed[number] is not args[number]:
                 args[number].copy_(passed[number])
@@ -213,12 +206,12 @@ class Implementation:
         return returned(outputs)
 
     def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> _Known:
-        """Find what follows from a call of shapes, dtypes and flags that there was not before."""
+        """Find what follows from a call of shapes, dtypes, devices and flags that there was not before."""
         call = self._operator.resolve(bind(self._operator, args))
         begin = {"input": 0, "output": len(self._operator.arguments)}
         sources = [(None, value) if kind == "value" else (begin[kind] + value, None) for kind, value in call.parameters]
-        attributes = call.launch.attributes if call.launch else {}
+        launcher = self._operator.loaded.launcher(**self._operator.how(call)) if call.launch else None
         if len(self._calls) >= _MOST_CALLS:
             self._calls.clear()
-        self._calls[key] = _Known(call, attributes, self._operator.how(call), {}, sources)
+        self._calls[key] = _Known(call, launcher, sources)
         return self._calls[key]

@@ -69,17 +69,11 @@ def register(operator: Operator) -> Any:
             what = f"PyTorch refuses the operator: {str(error).splitlines()[0]}"
             raise OperatorError(what, code="operator-framework", where=operator.qualname, hint=hint) from error
         packet = getattr(getattr(torch.ops, operator.namespace), operator.name)
-        made, fake = packet.default, partial(_fake, operator)
-        calls: dict[str, Callable[..., Any]] = {
-            "CPU": partial(_refuse_cpu, operator),
-            backend.key: Implementation(operator, backend).call,
-        }
-        for key, implementation in calls.items():
-            library.impl(operator.name, implementation, key)
+        made, fake, call = packet.default, partial(_fake, operator), Implementation(operator, backend).call
+        library.impl(operator.name, call, backend.key)
         torch.library.register_fake(operator.qualname, fake, lib=library)
         if varying:
-            for key, implementation in calls.items():
-                library.impl(f"{operator.name}.{TENSORS}", partial(_call_with_numbers, operator, implementation), key)
+            library.impl(f"{operator.name}.{TENSORS}", partial(_call_with_numbers, operator, call), backend.key)
             torch.library.register_fake(f"{operator.qualname}.{TENSORS}", fake, lib=library)
             _register_varying_floats(operator, made, getattr(packet, TENSORS), library)
         _refuse_transforms(operator, made, library)
@@ -87,12 +81,6 @@ def register(operator: Operator) -> Any:
             _register_gradients(operator, operator.backward, second, library)
         _registered[operator.qualname] = operator, library, made
         return made
-
-
-def _refuse_cpu(operator: Operator, *_: Any) -> Any:
-    """Refuse a call whose tensors are all on the CPU, in place of PyTorch's list of what is registered."""
-    what, hint = "the tensors are on the CPU", "move them to a CUDA device: tensor.cuda()"
-    raise OperatorError(what, code="operator-call", where=operator.qualname, hint=hint)
 
 
 def schema(operator: Operator, overload: str = "") -> str:

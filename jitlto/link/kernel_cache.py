@@ -22,7 +22,7 @@ from jitlto.base.events import Events, Kind
 from jitlto.base.log import log
 from jitlto.base.python_warnings import LinkWarning, warn
 from jitlto.link.single_flight import SingleFlight
-from jitlto.link.sources import KERNELS, Disk, SharedKernels, find_first, put_all
+from jitlto.link.sources import KERNELS, SharedKernels, find_first, put_all
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 
 if TYPE_CHECKING:  # not imported at run time: a kernel that is found needs none of them
@@ -63,7 +63,7 @@ class KernelCache:
     ) -> None:
         self.store = store
         self.shared = shared
-        self._disk: list[KernelSource] = [] if store is None else [Disk(store)]
+        self._disk: list[KernelSource] = [] if store is None else [store]
         self._far: list[KernelSource] = [] if shared is None else [shared]
         self._may_link = may_link
         self._patience = patience

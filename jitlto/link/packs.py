@@ -63,8 +63,8 @@ class Pack:
             raise ValueError("damaged, or not a pack of this version of jitlto; make it again with `jitlto warm`")
         self._index = index
 
-    def find(self, digest: str, kind: str = KERNELS) -> bytes | None:
-        """Return an entry, by default the kernel of a plan; None if it is missing, or damaged, which is logged once."""
+    def get(self, kind: str, digest: str) -> bytes | None:
+        """Return an entry; None if it is missing, or damaged, which is logged once."""
         wanted = bytes.fromhex(digest)
         places = range(0, len(self._index), _RECORD.size)
         place = bisect_left(places, wanted, key=lambda each: self._index[each : each + len(wanted)])
@@ -80,7 +80,7 @@ class Pack:
             _warn_once((self.path, digest), "%s is damaged: %s/%s %s, and is not used", self.path, kind, digest, why)
         return payload
 
-    def put(self, digest: str, payload: bytes, kind: str) -> None:
+    def put(self, kind: str, digest: str, payload: bytes) -> None:
         """Do nothing: a pack is written as a whole."""
 
     def iterate(self) -> Iterator[tuple[str, str, bytes]]:

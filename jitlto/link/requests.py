@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from jitlto.base.entry import digest_of
 from jitlto.base.frozen import Frozen
 from jitlto.base.version import __version__
-from jitlto.cuda import libraries
-from jitlto.cuda.libraries import installed_release
 from jitlto.link.sources import CONTENTS, REQUESTS, find_first
 from jitlto.plan.cache_entry import Chosen
 
@@ -27,8 +24,7 @@ if TYPE_CHECKING:
     from jitlto.link.sources import KernelSource
 
 #: Increment when planning may give a different result for the same request, or the format of these entries changes.
-_REVISION = 7
-_VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
+_REVISION = 8
 
 
 def request_key(
@@ -39,7 +35,7 @@ def request_key(
     link_options: Mapping[str, object],
     configuration: Mapping[str, str],
     capability: tuple[int, int],
-    linker: object,
+    linker: str,
 ) -> str | None:
     """Return the SHA-256 of a request to a family, and of all else that decides which kernel answers it.
 
@@ -49,7 +45,7 @@ def request_key(
         entry: The entrypoint's group; None if the configuration decides between several.
         configuration: The parameters that are given, spelled as by the family.
         capability: The device's compute capability.
-        linker: The release of nvJitLink, or whatever decides which one is found; see :func:`find_linker`.
+        linker: The release of nvJitLink.
 
     Returns:
         str or None: None if it cannot be written as JSON.
@@ -70,20 +66,16 @@ def find_chosen(sources: Iterable[KernelSource], key: str) -> Chosen | None:
 
 
 class FamilyContents(Frozen):
-    """The parameters and entrypoints of a family, and how it was made.
+    """The parameters and entrypoints of a family.
 
     Args:
         parameters: Its parameters, and the values that occur, both sorted.
         entrypoints: Its groups of entrypoints, sorted.
-        architectures: What its LTO-IR was made for, sorted.
-        compilers: What made its images, each with its version, sorted.
         version: The version that its author declares; empty if there is none.
     """
 
     parameters: Mapping[str, tuple[str, ...]]
     entrypoints: tuple[str, ...]
-    architectures: tuple[str, ...]
-    compilers: tuple[str, ...]
     version: str
 
 
@@ -110,12 +102,9 @@ class Contents(Frozen):
             shapes = list(database.shapes(name))
             entrypoints = {shape.group for shape in shapes if shape.role == "entrypoint"}
             shapes += [s for used in record.uses for s in database.shapes(used) if s.role == "device"]
-            compilers = {compiler for shape in shapes for compiler in shape.compilers}
             families[name] = FamilyContents(
                 merge_values(shape.parameters for shape in shapes),
                 tuple(sorted(entrypoints)),
-                tuple(map(str, record.architectures)),
-                tuple(f"{toolchain} {major}.{minor}" for toolchain, major, minor in sorted(compilers)),
                 record.version,
             )
         return cls(database.digest, None if database.part is None else str(database.part), families)
@@ -136,39 +125,11 @@ class Contents(Frozen):
         with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # not written by jitlto
             written, part, families = json.loads(payload)
             read = {}
-            for name, (parameters, groups, architectures, compilers, version) in families.items():
+            for name, (parameters, groups, version) in families.items():
                 values = {parameter: tuple(values) for parameter, values in parameters.items()}
-                read[name] = FamilyContents(values, tuple(groups), tuple(architectures), tuple(compilers), version)
+                read[name] = FamilyContents(values, tuple(groups), version)
             return cls(digest, part, read) if written == digest else None
         return None
-
-
-def find_linker() -> object:
-    """Return the release of the nvJitLink that a new process would load, or else whatever decides which one it finds.
-
-    The release is told from the library's file, which takes 0.1 ms. It cannot be told where no package has nvJitLink.
-    """
-    return installed_release(os.environ.get("CONDA_PREFIX", "")) or linker_surroundings()
-
-
-def linker_surroundings() -> tuple[object, ...]:
-    """Return everything that decides which nvJitLink is found. Cheaper than finding it.
-
-    A directory changes its time when a file in it is made or removed. Source: the search order of
-    ``jitlto.cuda.libraries.load``: packages, conda, the loader, variables.
-    """
-    conda, loader, *toolkits = (os.environ.get(name, "") for name in _VARIABLES)
-    packaged = libraries.find_packaged(*libraries.FILES["nvJitLink"])
-    places = [packaged or "", f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
-    return (toolkits, [(place, size_and_time(place)) for place in places])
-
-
-def size_and_time(path: str) -> tuple[int, int] | None:
-    """Return size and modification time, which change when the file is replaced; None if there is no file."""
-    with contextlib.suppress(OSError):
-        status = os.stat(path)  # noqa: PTH116 - a string
-        return (status.st_size, status.st_mtime_ns)
-    return None
 
 
 def hash_key(*parts: object) -> str:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Protocol
 
-    from jitlto.base.cache_dir import CacheDir
     from jitlto.base.config import Config
     from jitlto.stores.shared import SharedStore
 
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
         @property
         def layer(self) -> str: ...
 
-        def find(self, digest: str, kind: str) -> bytes | None:
+        def get(self, kind: str, key: str) -> bytes | None:
             """Return an entry; None if it is missing or damaged."""
 
-        def put(self, digest: str, payload: bytes, kind: str) -> None:
+        def put(self, kind: str, key: str, payload: bytes) -> None:
             """Store an entry, if this place takes any."""
 
 
@@ -44,7 +43,7 @@ def find_first(
 ) -> T | None:
     """Return what the first place holds that has an entry which decodes, with its layer; None if none has."""
     for source in sources:
-        payload = source.find(digest, kind)
+        payload = source.get(kind, digest)
         if payload is not None and (found := decode(payload, source.layer)) is not None:
             return found
     return None
@@ -53,24 +52,7 @@ def find_first(
 def put_all(sources: Iterable[KernelSource], kind: str, digest: str, payload: bytes) -> None:
     """Store an entry in each place that takes any."""
     for source in sources:
-        source.put(digest, payload, kind)
-
-
-class Disk:
-    """The user's cache."""
-
-    layer = "disk"
-
-    def __init__(self, store: CacheDir) -> None:
-        self._store = store
-
-    def find(self, digest: str, kind: str) -> bytes | None:
-        """Return an entry; None if it is missing or damaged."""
-        return self._store.get(kind, digest)
-
-    def put(self, digest: str, payload: bytes, kind: str) -> None:
-        """Store an entry, unless the cache is read-only."""
-        self._store.put(kind, digest, payload)
+        source.put(kind, digest, payload)
 
 
 class SharedKernels:
@@ -100,11 +82,11 @@ class SharedKernels:
         assert store is not None  # noqa: S101 - the settings name one
         return store
 
-    def find(self, digest: str, kind: str) -> bytes | None:
+    def get(self, kind: str, key: str) -> bytes | None:
         """Return an entry; None if the store lacks it or cannot be used."""
-        return self.store.get(kind, digest)
+        return self.store.get(kind, key)
 
-    def put(self, digest: str, payload: bytes, kind: str) -> None:
+    def put(self, kind: str, key: str, payload: bytes) -> None:
         """Store an entry behind the caller's back."""
         if not self._readonly:
-            self.store.put(kind, digest, payload)
+            self.store.put(kind, key, payload)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,14 +9,14 @@ from pathlib import Path
 import msgspec
 
 from jitlto import database
-from jitlto.base import config, files
-from jitlto.base.errors import DatabaseError, ProjectError
+from jitlto.base import config
+from jitlto.base.errors import ProjectError
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import open_shared_cache
+from jitlto.build.merge import MergeReport, merge_databases
 from jitlto.build.pipeline import BuildReport
-from jitlto.build.proof import require_kernels
 from jitlto.build.rendered_families import family_record, with_used
-from jitlto.database import FragmentDatabase, writer
+from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
@@ -66,8 +64,8 @@ def _configure(family: FamilyDeclaration, package_config: PackageConfig) -> Fami
     )
 
 
-def build_package(pyproject: Path, output: Path, *, jobs: int | None = None) -> BuildReport:
-    """Build the database of a package: compile its families, or copy the database that ``JITLTO_PREBUILT`` names.
+def build_package(pyproject: Path, output: Path, *, jobs: int | None = None) -> BuildReport | MergeReport:
+    """Build the database of a package: compile its families, or take the database that ``JITLTO_PREBUILT`` names.
 
     Args:
         pyproject: The package's ``pyproject.toml``, or the directory that holds it.
@@ -83,10 +81,9 @@ def build_package(pyproject: Path, output: Path, *, jobs: int | None = None) -> 
     return pipeline.build(package.families, output, jobs=jobs, cache=open_shared_cache())
 
 
-def summarize(report: BuildReport) -> str:
+def summarize(report: BuildReport | MergeReport) -> str:
     """Describe the result of :func:`build_package` in one line."""
-    prebuilt = config.current().prebuilt
-    how = f"taken from {prebuilt}" if prebuilt else report.summary
+    how = report.summary if isinstance(report, BuildReport) else f"taken from {config.current().prebuilt}"
     return f"{len(report.fragments)} fragments ({how}), digest {report.digest}"
 
 
@@ -106,8 +103,8 @@ def list_sources(package: Package) -> list[Path]:
     return [path for path in found if path.relative_to(root).parts[0] not in _BUILD_OUTPUTS]
 
 
-def copy_prebuilt(package: Package, output: Path, *, allow_incomplete: bool = False) -> BuildReport | None:
-    """Copy the database that ``JITLTO_PREBUILT`` names, if it is that of the package; None if it is not set.
+def copy_prebuilt(package: Package, output: Path, *, allow_incomplete: bool = False) -> MergeReport | None:
+    """Take the database that ``JITLTO_PREBUILT`` names, if it is that of the package; None if it is not set.
 
     What a build would make is compared as far as possible without compiling: a changed body of a device function is not
     noticed.
@@ -123,7 +120,6 @@ def copy_prebuilt(package: Package, output: Path, *, allow_incomplete: bool = Fa
     prebuilt = config.current().prebuilt
     if prebuilt is None:
         return None
-    begin = time.perf_counter()
     # In a directory, the file with the database's path or name in the wheel.
     below = (prebuilt / package.config.database, prebuilt / package.config.database.name)
     path = next((each for each in (prebuilt, *below) if each.is_file()), None)
@@ -132,16 +128,12 @@ def copy_prebuilt(package: Package, output: Path, *, allow_incomplete: bool = Fa
         what, hint = "JITLTO_PREBUILT: database does not exist", f"{hint}change the directory"
         raise ProjectError(what, code="project-prebuilt-missing", where=str(prebuilt), hint=hint)
     with FragmentDatabase(path) as opened:
-        opened.verify()
         for difference in _find_differences(opened, package.families):
             what = f"JITLTO_PREBUILT: the database {difference}"
             rebuild = "build it from these sources, e.g. jitlto build --project . -o DB, or unset JITLTO_PREBUILT"
             hint = database.MERGE_HINT if opened.part else rebuild
             raise ProjectError(what, code="project-prebuilt-differs", where=str(opened.path), hint=hint)
-        fragments = tuple(opened.fragments())
-        advice = require_kernels(opened, allow_incomplete=allow_incomplete)
-        _copy(path, output)
-        return BuildReport(output, opened.digest, fragments, 0, tuple(advice), time.perf_counter() - begin)
+    return merge_databases([path], output, allow_incomplete=allow_incomplete)  # writes the same bytes
 
 
 def _find_differences(opened: FragmentDatabase, families: Sequence[FamilyDeclaration]) -> Iterator[str]:
@@ -165,16 +157,3 @@ def _find_differences(opened: FragmentDatabase, families: Sequence[FamilyDeclara
         made = {(image.kind, image.toolchain) for fragment in fragments for image in fragment.images}
         if made != {(kind, family.toolchain) for kind in family.images}:
             yield f"does not hold {family.name} as {' and '.join(family.images)} made by {family.toolchain}"
-
-
-def _copy(path: Path, output: Path) -> None:
-    writer.check_writable(output)
-    if output.exists() and path.samefile(output):
-        return
-    try:
-        with files.replacing(output) as temporary:
-            shutil.copyfile(path, temporary)
-    except OSError as error:
-        what = f"cannot write the database: {error.strerror}"
-        hint = files.write_hint(error, "give a path in a directory that exists and that you may write")
-        raise DatabaseError(what, code="database-unwritable", where=str(output), hint=hint) from error

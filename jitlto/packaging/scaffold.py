@@ -150,17 +150,14 @@ def _operators(database: FragmentDatabase, family: str) -> list[dict[str, Any]]:
             arguments = [_argument(parameter) for parameter in entry.signature]
             if entry.key.group in found or not any("mutated" in argument for argument, _, _ in arguments):
                 continue
-            # What has no default comes first.
-            required = [argument for argument, value, _ in arguments if value]
-            defaulted = [argument for argument, value, _ in arguments if not value]
             values = {name: value for name, value in kernel.configuration.items() if name != "entry"}
             found[entry.key.group] = {
                 "name": re.sub(r"\W+", "_", entry.key.group),
                 "entry": entry.key.group,
-                "arguments": [*required, 'Flag("grid", "int")', *defaulted, 'Flag("block", "int", 256)'],
-                "parameters": [passed for _, _, passed in arguments],
-                "call": [*(value for _, value, _ in arguments if value), "1"],
+                "arguments": [*(each for each, _, _ in arguments), 'Flag("grid", "int")', 'Flag("block", "int", 256)'],
+                "parameters": [passed for _, passed, _ in arguments],
                 "configuration": [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in values.items()],
+                "examples": [*(each for _, _, each in arguments if each), '"grid": (1,)', '"block": (256,)'],
             }
     if not found:
         what, hint = "no kernel can be an operator", "its kernel writes to an array, and needs no caller's code"
@@ -169,7 +166,7 @@ def _operators(database: FragmentDatabase, family: str) -> list[dict[str, Any]]:
 
 
 def _argument(parameter: Parameter) -> tuple[str, str, str]:
-    """Return as Python: an argument, a value for it if it has no default, and what the kernel is passed."""
+    """Return as Python: an argument, what the kernel is passed, and an example if the argument is a flag."""
     name = f"{parameter.name}_" if keyword.iskeyword(parameter.name) else parameter.name
     name = f"{name}_" if name in ("grid", "block", "given") else name
     pointed, star, rest = parameter.type.strip().rpartition("*")
@@ -178,11 +175,10 @@ def _argument(parameter: Parameter) -> tuple[str, str, str]:
         # Pointers are passed as integers, and what no dtype is as bytes.
         dtype = "int64" if pointed.strip().endswith("*") else _DTYPES[known.typestr] if known else "uint8"
         mutated = "" if "const" in pointed.split() else ", mutated=True"
-        array = f'Array("{name}", "{dtype}", "*{name}_sizes"{mutated})'
-        return array, f'torch.empty(8, dtype=torch.{dtype}, device="meta")', f'"{name}"'
+        return f'Array("{name}", "{dtype}", "*{name}_sizes"{mutated})', f'"{name}"', ""
     known = find_scalar(parameter.type)
-    kind = {"b": "bool", "i": "int", "u": "int", "f": "float"}.get(known.typestr[0]) if known else None
-    if kind:
-        return f'Scalar("{name}", "{kind}")', {"bool": "True", "int": "1", "float": "1.0"}[kind], f'"{name}"'
+    if known and (kind := {"b": "bool", "i": "int", "u": "int", "f": "float"}.get(known.typestr[0])):
+        return f'Scalar("{name}", "{kind}")', f'"{name}"', ""
     # A structure: its bytes, for which a program is compiled.
-    return f'Flag("{name}", "str", "{"00" * parameter.size}")', "", f"lambda case: bytes.fromhex(case.{name})"
+    passed, example = f"lambda case: bytes.fromhex(case.{name})", f'"{name}": ("{"00" * parameter.size}",)'
+    return f'Flag("{name}", "str")', passed, example

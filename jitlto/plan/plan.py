@@ -6,22 +6,19 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jitlto.base.cache_dir import CacheDir
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError, LinkError, VersionError
-from jitlto.base.events import Events, Kind
+from jitlto.base.events import Kind
 from jitlto.base.frozen import Shared
 from jitlto.base.log import WarnOnce
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
-from jitlto.cuda import device, libraries, nvjitlink
+from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.compatibility import LinkTarget, choose_target, select_images
 from jitlto.cuda.nvjitlink import InputKind, name_loaded
 from jitlto.cuda.ptx import parse_ptx
@@ -33,43 +30,17 @@ from jitlto.record.fragment import Fragment, Image, SymbolKind
 from jitlto.record.options import LinkOptions
 
 if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache needs none of them
-    from typing import Protocol
-
     from jitlto.plan.user_code.inputs import UserInput
-
-    class Kernels(Protocol):
-        """What links plans, and keeps linked kernels."""
-
-        @property
-        def store(self) -> CacheDir | None: ...
-
-        def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel: ...
-
-        @property
-        def linker(self) -> Callable[..., LinkedKernel]: ...
-
-        def warn(self, chosen: Chosen, kernel: LinkedKernel) -> None: ...
-
-    class Services(Protocol):
-        """The parts of a session that plans and planners use."""
-
-        @property
-        def events(self) -> Events: ...
-
-        @property
-        def kernel_cache(self) -> Kernels: ...
 
 
 _DIGEST_SCHEMA = 1
 _warn_once = WarnOnce(__name__)
-#: What a caller supplies beside fragments, as its name, its content and its kind (None for CUDA C++).
-SuppliedInput: TypeAlias = "tuple[str, bytes | str, InputKind | None]"
+#: What a caller supplies beside fragments, as its name, its content and its kind (None for CUDA C++, in UTF-8).
+SuppliedInput: TypeAlias = tuple[str, bytes, InputKind | None]
 
 
-class Request(NamedTuple):
+class Request(Struct, frozen=True):
     """The caller's words to a planner: all that is needed to plan them again elsewhere.
-
-    A named tuple, not a dataclass: every program that plans makes this class at its start.
 
     Args:
         family: The family's name.
@@ -87,7 +58,7 @@ class Request(NamedTuple):
     pinned: tuple[str, ...] = ()
     supplied: tuple[SuppliedInput, ...] = ()
     link_mode: str = "lto"
-    link_options: Mapping[str, object] = MappingProxyType({})
+    link_options: Mapping[str, object] = {}
 
 
 class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
@@ -102,7 +73,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         mode: ``lto`` or ``ptx``, as requested.
         arch: The target; None for that of the current device.
         database: The database that images are read from.
-        services: The session whose kernel cache links it.
+        services: The session whose kernel cache links it; its module is above.
         request: The request that it answers, for planning it elsewhere; None if the request cannot be recorded.
         again: Makes its family, for the same.
     """
@@ -115,7 +86,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
     mode: str
     arch: Architecture | None
     database: FragmentDatabase
-    services: Services
+    services: Any
     request: Request | None = None
     again: Callable[[], Any] | None = None
 
@@ -259,23 +230,20 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         """The data about the kernel that launching it needs."""
         return Chosen(self.link_key.kernel, self.digest, self.resolution.entry.signature)
 
-    def answers(self, linker: object, capability: tuple[int, int]) -> bool:
+    def answers(self, linker: str | None, capability: tuple[int, int]) -> bool:
         """Return whether a later process that makes the same request would get this kernel.
 
         One that was made from PTX instead of LTO-IR is not, so that each process warns about it.
 
         Args:
-            linker: The release of nvJitLink that it would find; or something else if that cannot be told from files.
+            linker: The release of nvJitLink that it would find.
             capability: The compute capability of its device.
         """
         target, (major, minor) = self.link_target, capability
-        if target.link_mode != self.mode or target.jit_base is not None:
+        if target.link_mode != self.mode or target.jit_base is not None or linker != str(target.nvjitlink):
             return False
         own = Architecture(10 * major + minor)
-        same = (
-            linker == str(target.nvjitlink) if isinstance(linker, str) else not libraries.load("nvJitLink").is_foreign
-        )
-        return same and target == choose_target(self.fragments, self.mode, own, target.nvjitlink, requested=False)
+        return target == choose_target(self.fragments, self.mode, own, target.nvjitlink, requested=False)
 
     def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:
         """Link into a cubin, or find one that was linked before. Needs no GPU if an architecture is given.
@@ -292,7 +260,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         key, cache = self.link_key, self.services.kernel_cache
         if use_cache:
             self.services.events.emit(Kind.REQUESTED, key.kernel, self.digest, plan=self)
-            kernel = cache.get_or_link(key, partial(cache.linker, self), self.database.location)
+            kernel: LinkedKernel = cache.get_or_link(key, partial(cache.linker, self), self.database.location)
         else:
             kernel = cache.linker(self)
         cache.warn(self.chosen, kernel)
@@ -314,7 +282,8 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
                 code="link-no-ptx",
                 hint="dump the cubin or its SASS",
             )
-        return self.services.kernel_cache.linker(self, ptx=True).cubin.decode()
+        linked: LinkedKernel = self.services.kernel_cache.linker(self, ptx=True)
+        return linked.cubin.decode()
 
     def calls_left(self, arch: str | Architecture | None = None) -> list[str]:
         """Return the demangled names of functions, of fragments and of the caller, that the link did not inline.

@@ -6,9 +6,9 @@ Modules for callers' inputs are imported only if there are inputs: they take 5 t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from jitlto.base.errors import JitltoError, PlanError
 from jitlto.base.events import Kind
@@ -22,31 +22,11 @@ from jitlto.plan.supplied import UserSymbols
 from jitlto.record.fragment import Fragment, FragmentKey
 
 if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs needs none of them
-    from typing import Protocol
-
     from jitlto.database import FragmentDatabase
     from jitlto.database.index import Index
-    from jitlto.plan.plan import Services
     from jitlto.plan.user_code import inputs
     from jitlto.plan.user_code.numba_compiler import PythonFunction
     from jitlto.record.family_record import FamilyRecord
-
-    class PlannedFamily(Protocol):
-        """The parts of a family that a planner uses."""
-
-        name: str
-        parameters: Mapping[str, tuple[str, ...]]
-
-        @property
-        def database(self) -> FragmentDatabase: ...
-
-        @property
-        def record(self) -> FamilyRecord: ...
-
-        @property
-        def index(self) -> Index: ...
-
-        def again(self) -> Callable[[], object]: ...
 
 
 Loaded = TypeVar("Loaded")
@@ -58,26 +38,15 @@ class Planner(Generic[Loaded]):
     Created by :meth:`KernelFamily.planner`. The ``add`` methods return the planner, so that calls can be chained.
 
     Args:
-        family: The family to plan for.
-        services: The session whose events count plans and whose cache stores linked kernels.
+        family: The :class:`KernelFamily` to plan for; its module is above.
         entry: The entrypoint's group, if the family has several.
         configuration: Parameter values as text, numbers, booleans or dtypes.
-        load: Links and loads a plan; returns its launcher.
     """
 
-    def __init__(
-        self,
-        family: PlannedFamily,
-        services: Services,
-        entry: str | None,
-        configuration: Mapping[str, object],
-        load: Callable[[Plan], Loaded],
-    ) -> None:
+    def __init__(self, family: Any, entry: str | None, configuration: Mapping[str, object]) -> None:
         if entry is not None:
             check_type(entry, str, "entry must be the name of a group")
         self._family = family
-        self._services = services
-        self._load = load
         self._entry = entry
         self._configuration = normalize_configuration(configuration, family.parameters, family.name)
         self._pinned: list[Fragment] = []
@@ -117,12 +86,13 @@ class Planner(Generic[Loaded]):
             name: The source's name in error messages.
         """
         try:
-            text.encode() + name.encode()
-        except (AttributeError, UnicodeEncodeError, TypeError) as error:
+            data = text.encode()
+            name.encode()
+        except (AttributeError, UnicodeEncodeError) as error:
             where = name if isinstance(name, str) else None
             hint = "give CUDA C++ and its name as str"
             raise PlanError("the source is not text", code="plan-invalid-input", where=where, hint=hint) from error
-        self._supplied.append((name, text, None))
+        self._supplied.append((name, data, None))
         return self
 
     def add_function(self, function: object, group: str | None = None) -> Planner[Loaded]:
@@ -152,7 +122,8 @@ class Planner(Generic[Loaded]):
 
     def add_ptx(self, data: bytes | str, name: str = "user.ptx") -> Planner[Loaded]:
         """Add relocatable PTX. Nothing is optimised across it, not even in an LTO link."""
-        self._supplied.append((name, data if isinstance(data, str) else _bytes(data, name), InputKind.PTX))
+        content = data.encode(errors="replace") if isinstance(data, str) else _bytes(data, name)
+        self._supplied.append((name, content, InputKind.PTX))
         return self
 
     def add_binary(self, data: bytes, kind: str, name: str | None = None) -> Planner[Loaded]:
@@ -192,10 +163,9 @@ class Planner(Generic[Loaded]):
         """
         if link_mode not in LINK_MODES:
             raise unknown_link_mode(link_mode)
-        begin, events = time.perf_counter(), self._services.events
-        with events.step("plan", self._family.name):
-            plan = self._plan(arch, link_mode, link_options or {})
-        events.emit(Kind.PLANNED, plan.entry.key.text, seconds=time.perf_counter() - begin)
+        begin = time.perf_counter()
+        plan = self._plan(arch, link_mode, link_options or {})
+        self._family.session.events.emit(Kind.PLANNED, plan.entry.key.text, seconds=time.perf_counter() - begin)
         return plan
 
     def _plan(self, arch: str | Architecture | None, link_mode: str, link_options: Mapping[str, object]) -> Plan:
@@ -208,18 +178,19 @@ class Planner(Generic[Loaded]):
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
         supplied = self._inputs(database, callers, index) if self._supplied or self._functions else []
         resolution = self._resolve(index, supplied)
-        built = record.link_options(resolution.fragments, link_options)
         request = None  # a Python function cannot be recorded
         if not self._functions:
             pinned = tuple(str(fragment.key) for fragment in self._pinned)
             asked = (self._configuration, pinned, tuple(self._supplied), link_mode, dict(link_options))
             request = Request(family.name, self._entry, *asked)
-        how = (built.merge(link_options), built, link_mode, target, database, self._services, request, family.again())
-        return Plan(family.name, resolution, tuple(supplied), *how)
+        options = record.link.merge(link_options)
+        about = (family.name, resolution, tuple(supplied), options, record.link, link_mode, target)
+        return Plan(*about, database, family.session, request, family.again())
 
     def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Loaded:
         """Plan, link and load; return the launcher on the current device."""
-        return self._load(self.plan(link_mode=link_mode, link_options=link_options))
+        launcher: Loaded = self._family.load(self.plan(link_mode=link_mode, link_options=link_options))
+        return launcher
 
     def add_request(self, request: Request) -> Planner[Loaded]:
         """Take the configuration of a request, and add its fragments and inputs, in its order.
@@ -244,7 +215,7 @@ class Planner(Generic[Loaded]):
     def _inputs(self, database: FragmentDatabase, record: FamilyRecord, index: Index) -> list[inputs.UserInput]:
         from jitlto.plan.user_code import inputs, python_functions
 
-        store = self._services.kernel_cache.store
+        store = self._family.session.kernel_cache.store
         fragments = database.planned(self._family.name)[1] if self._functions or self._has_binary() else []
         # A binary may provide any symbol that the family's fragments require of each other.
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
@@ -252,11 +223,11 @@ class Planner(Generic[Loaded]):
         supplied = []
         for name, data, kind in self._supplied:
             if kind is None:
-                supplied.append(inputs.from_source(str(data), name, record, store))
+                supplied.append(inputs.from_source(data.decode(), name, record, store))
             elif kind is InputKind.PTX:
                 supplied.append(inputs.from_ptx(data, name))
             else:
-                supplied.append(inputs.from_binary(_bytes(data, name), kind, name, wanted, store))
+                supplied.append(inputs.from_binary(data, kind, name, wanted, store))
         if self._functions:
             plan = partial(self._resolve, index, supplied)
             supplied += python_functions.from_functions(

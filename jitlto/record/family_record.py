@@ -7,10 +7,9 @@ from typing import TypeAlias
 
 from msgspec import Struct, structs
 
-from jitlto.base.errors import PlanError
 from jitlto.base.versions import Architecture
 from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role
-from jitlto.record.options import GroupLink, LinkOptions
+from jitlto.record.options import LinkOptions
 from jitlto.record.tuning import TuneRecord
 
 #: Values of some parameters of a group, sorted by name; it excludes every combination that has them all.
@@ -27,7 +26,6 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
 
     Args:
         supplied: Whether callers supply its definition at run time.
-        link: Options of the link of each kernel that contains a fragment of the group, sorted by name.
         exclude: Combinations that it lacks on purpose, sorted.
         tune: What may be chosen by measuring; entrypoints only, None if nothing is declared.
     """
@@ -37,7 +35,6 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
     key: tuple[Name, ...]
     interface: str | None
     supplied: bool
-    link: GroupLink = ()
     exclude: tuple[Exclusion, ...] = ()
     tune: TuneRecord | None = None
 
@@ -72,32 +69,6 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
     def group(self, name: str) -> GroupRecord | None:
         """Return the group called ``name``, or None."""
         return next((group for group in self.groups if group.name == name), None)
-
-    def link_options(self, fragments: Iterable[Fragment], overridden: Collection[str] = ()) -> LinkOptions:
-        """Return the link options of a kernel: an option of a group takes the place of the family's.
-
-        Args:
-            fragments: The kernel's fragments.
-            overridden: Options that the caller sets, about which groups need not agree.
-
-        Raises:
-            PlanError: If two groups set one option to different values.
-        """
-        chosen: dict[str, tuple[object, str]] = {}
-        for name in dict.fromkeys(fragment.key.group for fragment in fragments):
-            group = self.group(name)
-            for option, value in group.link if group else ():
-                other, owner = chosen.setdefault(option, (value, name))
-                if option not in overridden and other != value:
-                    both = f"{owner} has {option} = {other}, {name} has {option} = {value}"
-                    raise PlanError(
-                        f"two groups of a kernel set one link option differently: {both}",
-                        code="plan-conflicting-link-options",
-                        where=self.name,
-                        hint=f"set {option} in one of the groups, or pass link_options={{{option!r}: ...}}",
-                    )
-        given = {option: value for option, (value, _) in chosen.items() if option not in overridden}
-        return self.link.merge(given) if given else self.link
 
     def for_callers_code(self, link_options: Mapping[str, object]) -> FamilyRecord:
         """Return the record by which callers' code is compiled for a plan with these link options.

@@ -56,10 +56,6 @@ _DECLARED = {
     "include-path": "include", "std": "std",
 }  # fmt: skip
 _ALWAYS = frozenset(["dlto", "rdc", "relocatable-device-code"])
-#: The link options that groups may set for their kernels: those that no compiler needs to know.
-GROUP_LINK_OPTIONS = ("max_registers", "optimization", "split_compile", "ptxas")
-#: Link options of a group, sorted by name.
-GroupLink: TypeAlias = tuple[tuple[str, int | tuple[str, ...]], ...]
 _Assembler: TypeAlias = Annotated[str, Meta(max_length=_LONGEST_OPTION, pattern=r"\A-[ -~]*\Z")]
 
 

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from jitlto.base.errors import DatabaseError
 from jitlto.base.mangling import base_name
-from jitlto.database import FragmentDatabase
+from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.record.family_record import GroupRecord
-from jitlto.record.fragment import Fragment, FragmentKey, Image, Role
+from jitlto.record.fragment import Fragment, Image, Role
 from jitlto.report import drawing, grid
 
 _MOST_DRAWN = 100  # groups
@@ -23,21 +24,19 @@ class GroupView:
     Args:
         record: As the family declares it.
         values: Its parameters, and the values of each.
-        apart: The number of its fragments that are in another part of the build, or that a merge has left out.
         by_cell: Its fragments by the values of its parameters, numbers in numerical order.
         grid: Its product as a table; None if it has one cell or too many.
     """
 
     record: GroupRecord
     values: Mapping[str, Sequence[str]]
-    apart: int
     by_cell: Mapping[grid.Cell, Fragment]
     grid: grid.Grid | None
 
     @property
     def product(self) -> int:
         """The number of combinations of all values that occur."""
-        return prod(map(len, self.values.values())) if self.by_cell or self.apart else 0
+        return prod(map(len, self.values.values())) if self.by_cell else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +60,10 @@ class FamilyView:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The content of a report: ``gaps`` fragments are left out by a merge, and ``stored`` bytes of images are there."""
+    """The content of a report; ``stored`` bytes of images are there."""
 
     title: str
     digest: str
-    part: str | None
-    gaps: int
     families: Sequence[FamilyView]
     stored: int
 
@@ -78,15 +75,15 @@ class Report:
 
 def describe(database: FragmentDatabase, *, family: str | None = None) -> Report:
     """Gather the content of a report, of all families or of one."""
-    apart = [*(database.part.keys if database.part else ()), *database.gaps]
+    if database.part is not None:
+        what = f"{database.part} of a build, whose other parts are not missing"
+        raise DatabaseError(what, code="database-part", where=str(database.path), hint=MERGE_HINT)
     fragments = database.fragments(family)
-    found = {*database.families, *(each.key.family for each in fragments), *(key.family for key in apart)}
+    found = {*database.families, *(each.key.family for each in fragments)}
     return Report(
         database.path.name,
         database.digest,
-        str(database.part) if database.part else None,
-        sum(family in (None, key.family) for key in database.gaps),
-        [_family(name, database, apart) for name in sorted(found) if family in (None, name)],
+        [_family(name, database) for name in sorted(found) if family in (None, name)],
         sum({image.sha256: image.size for fragment in fragments for image in fragment.images}.values()),
     )
 
@@ -96,20 +93,15 @@ def size(fragments: Iterable[Fragment]) -> int:
     return sum(image.size for fragment in fragments for image in fragment.images)
 
 
-def _family(name: str, database: FragmentDatabase, apart: Iterable[FragmentKey]) -> FamilyView:
+def _family(name: str, database: FragmentDatabase) -> FamilyView:
     record, fragments = database.families.get(name), database.fragments(name)
     declared = {group.name: group for group in record.groups} if record else {}
     members: dict[str, list[Fragment]] = defaultdict(list)
-    elsewhere: dict[str, list[FragmentKey]] = defaultdict(list)
     for fragment in fragments:
         members[fragment.key.group].append(fragment)
-    for key in apart:
-        if key.family == name:
-            elsewhere[key.group].append(key)
-    for group in {*members, *elsewhere} - {*declared}:
-        role = members[group][0].role if members[group] else Role.DEVICE
-        declared[group] = GroupRecord(group, role, (), None, False)
-    groups = [_group(group, members[group.name], elsewhere[group.name]) for group in declared.values()]
+    for group in {*members} - {*declared}:
+        declared[group] = GroupRecord(group, members[group][0].role, (), None, False)
+    groups = [_group(group, members[group.name]) for group in declared.values()]
     groups.sort(key=lambda group: (group.record.role is not Role.ENTRYPOINT, group.record.name))
     calls = _calls(fragments, database.planned(name)[1] if record else fragments, declared.values())
     names = [group.record.name for group in groups]
@@ -121,20 +113,14 @@ def _family(name: str, database: FragmentDatabase, apart: Iterable[FragmentKey])
     return FamilyView(name, groups, dict(sorted(images.items())), calls, drawn)
 
 
-def _group(record: GroupRecord, members: Sequence[Fragment], elsewhere: Sequence[FragmentKey]) -> GroupView:
+def _group(record: GroupRecord, members: Sequence[Fragment]) -> GroupView:
     # The author's order; in a file that jitlto has not written, keys may not fit their group.
-    keys = (*(fragment.key for fragment in members), *elsewhere)
-    names = list(dict.fromkeys([*record.key, *sorted({name for key in keys for name, _ in key.parameters})]))
-
-    def cell(key: FragmentKey) -> grid.Cell:
-        values = dict(key.parameters)
-        return tuple(values.get(name, "") for name in names)
-
-    by_cell = {cell(fragment.key): fragment for fragment in members}
-    apart = set(map(cell, elsewhere)) - by_cell.keys()
-    values = dict(zip(names, grid.find_values(names, [*by_cell, *apart]), strict=True))
+    found = [(dict(fragment.key.parameters), fragment) for fragment in members]
+    names = list(dict.fromkeys([*record.key, *sorted({name for values, _ in found for name in values})]))
+    by_cell = {tuple(values.get(name, "") for name in names): fragment for values, fragment in found}
+    values = dict(zip(names, grid.find_values(names, by_cell.keys()), strict=True))
     ordered = sorted(by_cell.items(), key=lambda item: [grid.order(value) for value in item[0]])
-    return GroupView(record, values, len(apart), dict(ordered), grid.draw(names, by_cell, apart, record.exclude))
+    return GroupView(record, values, dict(ordered), grid.draw(names, by_cell, record.exclude))
 
 
 def _calls(

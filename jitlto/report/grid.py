@@ -27,8 +27,6 @@ class State(StrEnum):
     """The state of a combination."""
 
     EXISTS = "exists"
-    #: In a different part of the build, or left out by a merge.
-    APART = "apart"
     #: Two of its values never occur together.
     MISSING = "missing"
     #: Missing, although every two of its values occur together.
@@ -69,18 +67,15 @@ def find_values(names: Sequence[str], cells: Collection[Cell]) -> list[list[str]
     return [sorted(set(column), key=order) for column in columns]
 
 
-def draw(
-    names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] = (), exclude: Collection[Exclusion] = ()
-) -> Grid | None:
+def draw(names: Sequence[str], present: Iterable[Cell], exclude: Collection[Exclusion] = ()) -> Grid | None:
     """Draw the product of all values that occur; None if no parameter varies, or if it is too large.
 
     Args:
         names: The parameters.
         present: Cells in the database.
-        apart: Cells of the same build that are not.
         exclude: The group's exclusions.
     """
-    states = dict.fromkeys(apart, State.APART) | dict.fromkeys(present, State.EXISTS)
+    states = dict.fromkeys(present, State.EXISTS)
     values = find_values(names, states)
     varying = [n for n, several in enumerate(values) if len(several) > 1]
     sizes = [len(values[n]) for n in varying]

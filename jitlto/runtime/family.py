@@ -220,7 +220,7 @@ class KernelFamily(Shared):
         """
         from jitlto.plan.planner import Planner
 
-        return Planner(self, self.session, entry, configuration, self.load)
+        return Planner(self, entry, configuration)
 
     def plan(
         self,
@@ -308,8 +308,10 @@ class KernelFamily(Shared):
     def _request_key(
         self, entry: str | None, how: dict[str, Any], configuration: dict[str, object], capability: tuple[int, int]
     ) -> str | None:
-        """Return a request as look-ups know it; None if a parameter or a value is wrong, which planning reports."""
-        known = self.parameters
+        """Return a request as look-ups know it; None if planning has to say what it means."""
+        linker, known = self.session.linker, self.parameters
+        if linker is None:
+            return None
         values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
         if len(values) < len(configuration):  # some have other spellings, or are wrong
             from jitlto.plan.configuration import normalize_configuration  # imported lazily: most are spelled so
@@ -320,7 +322,7 @@ class KernelFamily(Shared):
                 return None
         group = self.entrypoints[0] if entry is None and len(self.entrypoints) == 1 else entry
         options = how["link_mode"], how["link_options"]
-        return request_key(self.contents.digest, self.name, group, *options, values, capability, self.session.linker)
+        return request_key(self.contents.digest, self.name, group, *options, values, capability, linker)
 
     def dispatcher(
         self,
@@ -427,5 +429,4 @@ class KernelFamily(Shared):
 
             cubin = point_to_sources(linked.cubin, self.location, self.name)
             linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
-        with self.session.events.step("load", chosen.kernel):
-            return Launcher(chosen, linked, plan)
+        return Launcher(chosen, linked, plan)

@@ -21,18 +21,14 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.events import Events
 from jitlto.base.frozen import Shared
 from jitlto.cuda import device
+from jitlto.cuda.libraries import installed_release
 from jitlto.link.kernel_cache import KernelCache
-from jitlto.link.requests import find_linker
 from jitlto.link.single_flight import SingleFlight
 from jitlto.link.sources import SharedKernels
 from jitlto.runtime.discovery.registry import Registry
-from jitlto.runtime.ranges import open_ranges
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
-
-# NVTX itself loads the library that this variable names, which profilers set where they collect ranges.
-_PROFILER = "NVTX_INJECTION64_PATH"
 
 
 class Session(Shared):
@@ -64,7 +60,6 @@ class Session(Shared):
             self.__dict__.pop(name, None)
         self.families.clear()
         self.loaded.clear()
-        self.events.step_observer = None
         if self._stop_recording is not None:
             self._stop_recording()
             self._stop_recording = None
@@ -95,14 +90,12 @@ class Session(Shared):
 
     @property
     def config(self) -> Config:
-        """The settings; the first use starts what they ask for: recording plans, and ranges for profilers."""
+        """The settings; the first use starts recording plans, if they ask for it."""
         with self._lock:
             if self._config is None:
                 settings = self._given or config.current()
                 if settings.record is not None:
                     self._stop_recording = self._record(settings.record)
-                if settings.nvtx == "on" or (settings.nvtx == "auto" and _PROFILER in os.environ):
-                    self.events.step_observer = open_ranges(required=settings.nvtx == "on")
                 self._config = settings
             return self._config
 
@@ -123,9 +116,12 @@ class Session(Shared):
         return KernelCache(store, shared=shared, may_link=may_link, events=self.events, flights=self.flights)
 
     @cached_property
-    def linker(self) -> object:
-        """The release of nvJitLink, as requests know it; looked for once, because that takes as long as a look-up."""
-        return find_linker()
+    def linker(self) -> str | None:
+        """The release of nvJitLink, told from its file in 0.1 ms; None if it is in no package and no conda environment.
+
+        Looked for once, because that takes as long as a look-up.
+        """
+        return installed_release(os.environ.get("CONDA_PREFIX", ""))
 
     @property
     def is_recording(self) -> bool:

@@ -1,32 +1,25 @@
-"""Whole files in a store, by content: databases with their packs, recorded plans, packs by themselves.
+"""Whole files in a store, by content: databases, packs, recorded plans.
 
 An artifact is stored as it is, under the SHA-256 of its bytes. Its address ends with this SHA-256, which is what is
-trusted: a file from anywhere that has it is the file that was pushed, so artifacts need no signature. A database that
-has packs beside it is pushed with them, and its address is that of an index: a small artifact that lists the SHA-256 of
-all of them by suffix. Programs open a database from their user's copy of it.
+trusted: a file from anywhere that has it is the file that was pushed, so artifacts need no signature. Programs open a
+database from their user's copy of it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-import msgspec
 
 from jitlto.base import files
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.cached import decoder
 from jitlto.base.config import Config
 from jitlto.base.errors import DatabaseError, JitltoError, StoreError
 from jitlto.base.files import FETCHED, SUFFIX, digest_of
 from jitlto.base.lock import locked
-from jitlto.record.fragment import Sha256
 from jitlto.stores.address import MARK, StoreAddress, parse_artifact
-from jitlto.stores.backend import REFRESH_AFTER, Backend, open_backend
+from jitlto.stores.backend import Backend, open_backend
 from jitlto.stores.entry import PAGE_HINT, is_page, object_name
 
 KIND = "artifacts"
@@ -41,7 +34,6 @@ class Pushed:
     """A file that a store holds: its address, its bytes, and whether it was there before."""
 
     address: str
-    path: Path
     size: int
     was_there: bool
 
@@ -62,75 +54,30 @@ def push(backend: Backend, path: Path) -> Pushed:
         StoreError: If the store does not take it.
         OSError: If it cannot be read.
     """
-    return _push(backend, path, files.read(path))
-
-
-def push_with_packs(backend: Backend, database: Path) -> list[Pushed]:
-    """Store a database with the packs beside it; what comes first names them all.
-
-    Raises:
-        StoreError, OSError: As :func:`push`.
-    """
-    held = push(backend, database)
-    packs = [push(backend, path) for path in files.beside(database, ".pack")]
-    if not packs:
-        return [held]
-    listed = {each.path.name.removeprefix(database.stem): each.address.rpartition(MARK)[2] for each in packs}
-    index = encode_index({SUFFIX: held.address.rpartition(MARK)[2], **listed})
-    return [_push(backend, database, index), held, *packs]
-
-
-def _push(backend: Backend, path: Path, data: bytes) -> Pushed:
+    data = files.read(path)
     digest = hashlib.sha256(data).hexdigest()
     name = object_name(KIND, digest)
     found = backend.head(name)
     # One of another size was left by a store that loses bytes, or put there by hand.
     was_there = found is not None and found.size == len(data)
-    if found is None or not was_there or time.time() - found.modified > REFRESH_AFTER:
+    if not was_there:
         backend.put(name, data)
-    return Pushed(f"{backend.address.url}{MARK}{digest}", path, len(data), was_there)
+    return Pushed(f"{backend.address.url}{MARK}{digest}", len(data), was_there)
 
 
-class _Index(msgspec.Struct, forbid_unknown_fields=True):
-    jitlto_database: Literal[1]
-    files: dict[Annotated[str, msgspec.Meta(pattern=r"\A(\.fragdb|(\.[^/\x00-\x1f\x7f]+)?\.pack)\Z")], Sha256]
-
-
-def encode_index(digests: dict[str, str]) -> bytes:
-    """Encode the SHA-256 of a database and its packs by suffix, the database's first; equal ones make equal bytes."""
-    return msgspec.json.encode(_Index(1, digests))
-
-
-def decode_index(data: bytes) -> dict[str, str] | None:
-    """Return the SHA-256 of the files that an index lists, by suffix; None if it is a different artifact."""
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        if data.startswith(b'{"jitlto_database":') and SUFFIX in (listed := decoder(_Index).decode(data).files):
-            return listed
-    return None
-
-
-def pull(address: str, output: Path) -> list[Path]:
-    """Write an artifact to a file; or a database, and its packs beside it, named after it.
+def pull(address: str, output: Path) -> None:
+    """Write an artifact to a file, which stays as it is if the artifact cannot be fetched.
 
     Args:
         address: As :func:`push` returns it.
         output: The file.
 
-    Returns:
-        The files, the artifact or the database first. If anything cannot be fetched, none is changed.
-
     Raises:
-        StoreError: If the address is invalid, or the store lacks an artifact or has another content for it.
-        OSError: If a file cannot be written.
+        StoreError: If the address is invalid, or the store lacks the artifact or has another content for it.
+        OSError: If the file cannot be written.
     """
     store, digest = parse_artifact(address)
-    backend = open_store(store)
-    contents = {output: _fetch(backend, digest)}
-    for suffix, each in (decode_index(contents[output]) or {}).items():
-        contents[output if suffix == SUFFIX else output.with_name(output.stem + suffix)] = _fetch(backend, each)
-    for path, content in reversed(contents.items()):  # the database last
-        files.write(path, content)
-    return list(contents)
+    files.write(output, _fetch(open_store(store), digest))
 
 
 def _fetch(backend: Backend, digest: str) -> bytes:
@@ -154,7 +101,7 @@ def copy_of(address: str, settings: Config) -> Path:
     """Return the path of this user's copy of a database in a store, and fetch it first if there is none.
 
     Args:
-        address: With the SHA-256 of the database, or of the index of a database and its packs.
+        address: With the SHA-256 of the database.
         settings: Determine the user's cache directory.
 
     Raises:
@@ -173,7 +120,7 @@ def copy_of(address: str, settings: Config) -> Path:
         with locked(directory / f"{digest[:3]}.lock", _PATIENCE, f"fetches {address}"):
             if digest_of(path) is None:
                 path.parent.mkdir(0o700, exist_ok=True)
-                pull(address, path)  # the database last
+                pull(address, path)
     except OSError as error:
         what = f"a database cannot be kept here: {error.strerror or error}"
         hint = files.write_hint(error, "set JITLTO_CACHE_DIR to a different directory, owned by this user")

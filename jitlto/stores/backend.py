@@ -18,8 +18,6 @@ from jitlto.stores.address import StoreAddress
 
 #: The largest object that is read, in bytes.
 MOST_BYTES = 1 << 30
-#: Seconds: an object that is used and is older is written again, so that its date is that of its last use, to a day.
-REFRESH_AFTER = 86400.0
 _SERVER = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?(/[!-~]*)?")
 _PARTS = 2  # of a large object, of 5 MB each, are sent side by side
 _CONNECT = 2.0  # seconds at most until a connection stands

@@ -1,7 +1,8 @@
-"""Manifests: the SHA-256 of files, as ``sha256sum`` writes them, and signatures of them.
+"""Manifests: the SHA-256 of files, in the format of ``sha256sum``, and signatures of them.
 
 One line per file: the SHA-256 in hexadecimal, two spaces, the name relative to the manifest. A signature is OpenSSH's,
-in a separate file beside the manifest, made by ``ssh-keygen -Y sign``: the key may be in an agent or on hardware.
+in a separate file beside the manifest. ``sha256sum`` makes the one and ``ssh-keygen -Y sign`` the other, with a key
+that may be in an agent or on hardware; here both are checked.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 from jitlto.base import files
 from jitlto.base.errors import ManifestError
@@ -21,11 +23,9 @@ from jitlto.stores.trust import signatures
 
 #: Namespace of signatures, so that a signature made for a different purpose is not accepted.
 NAMESPACE = "jitlto"
-T = TypeVar("T")
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
-_MAKE = "make one with `sha256sum DB *.pack > FILE`"
+_MAKE = "create one with `sha256sum DB... > FILE`"
 _LARGEST = 16 << 20  # bytes: of manifests and of signatures
-_LARGEST_FILE = 16 << 30  # bytes of a listed file, which take half a minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,8 @@ class Manifest:
         if name is None:
             hint = f"use the manifest published with the file; this one lists {len(self.digests)} others"
             raise _error("manifest-not-listed", f"is not listed in {self.path}", file, hint)
-        actual = sha256(file)
+        with _opened(file) as opened:
+            actual = hashlib.file_digest(opened, "sha256").hexdigest()  # type: ignore[arg-type]  # has readinto()
         if actual != self.digests[name]:
             what = f"does not match {name} in {self.path}: its SHA-256 is {actual}, not {self.digests[name]}"
             raise _error("manifest-mismatch", what, file, "do not use it; download it and its manifest again")
@@ -92,24 +93,12 @@ class Manifest:
         named = [Path(database) for database in databases]
         listed = [] if named else [self.path.parent / name for name in self.digests]
         named = named or [file for file in listed if file.suffix == files.SUFFIX]
-        checked = list(dict.fromkeys([*with_packs(named), *listed]))
+        # Every file that a process may load with a database.
+        loaded = [path for database in named for path in (database, *files.beside(database, ".pack"))]
+        checked = list(dict.fromkeys([*loaded, *listed]))
         for file in checked:
             self.check(file)
         return checked
-
-
-def with_packs(databases: Iterable[Path]) -> list[Path]:
-    """Return databases, each with the packs beside it: every file that a process may load with them."""
-    return list(dict.fromkeys(path for database in databases for path in (database, *files.beside(database, ".pack"))))
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal.
-
-    Raises:
-        ManifestError: If it cannot be read, or is larger than 16 GiB.
-    """
-    return _reading(path, _LARGEST_FILE, lambda file: hashlib.file_digest(file, "sha256").hexdigest())  # type: ignore[arg-type]  # has readinto()
 
 
 def check_signature(manifest: Manifest, signers: Path) -> str:
@@ -132,10 +121,8 @@ def check_signature(manifest: Manifest, signers: Path) -> str:
         raise _error("manifest-unsigned", what, manifest.path, f"download {path.name} too")
     name: str | None = signatures().find_signer(bytes_of(path), manifest.text, NAMESPACE, bytes_of(signers))
     if name is None:
-        what = (
-            f"the signature {path} was not made by a key that {signers} lists for the namespace {NAMESPACE!r}, "
-            "or is not of this manifest"
-        )
+        wanted = f"a key that {signers} lists for the namespace {NAMESPACE!r}"
+        what = f"the signature {path} was not made by {wanted}, or is not of this manifest"
         hint = "do not use the files; download manifest and signature again, or get the signer's new public key"
         raise _error("manifest-untrusted", what, manifest.path, hint)
     return name
@@ -159,16 +146,18 @@ def bytes_of(path: Path) -> bytes:
     Raises:
         ManifestError: If it cannot be read, or is larger than 16 MiB.
     """
-    return _reading(path, _LARGEST, lambda file: file.read(_LARGEST))
+    with _opened(path) as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise _error("manifest-unreadable", f"is larger than {_LARGEST >> 20} MiB", path, "check the path")
+    return data
 
 
-def _reading(path: Path, limit: int, read: Callable[[BinaryIO], T]) -> T:
-    """Return what is read of a regular file that is not larger than a limit."""
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        with files.open_regular(path) as (file, status):
-            if status.st_size > limit:
-                raise _error("manifest-unreadable", f"is larger than {limit >> 20} MiB", path, "check the path")
-            return read(file)
+        with files.open_regular(path) as (file, _):
+            yield file
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise _error("manifest-unreadable", f"cannot be read: {why}", path, "check the path") from error

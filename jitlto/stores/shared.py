@@ -22,8 +22,8 @@ from jitlto.base.errors import RejectedEntryError, StoreError
 from jitlto.base.log import WarnOnce, log
 from jitlto.stores import entry
 from jitlto.stores.address import StoreAddress, parse_store
-from jitlto.stores.backend import REFRESH_AFTER, Backend, open_backend
-from jitlto.stores.trust import NOT_READ, NOT_WRITTEN, Trust
+from jitlto.stores.backend import Backend, open_backend
+from jitlto.stores.trust import Trust
 
 if TYPE_CHECKING:
     from jitlto.stores.signatures import SigningKey, TrustedKeys
@@ -91,7 +91,7 @@ class SharedStore:
         self._for_opening, self._for_replies = _FOR_OPENING * patience, _FOR_REPLIES * patience  # what is left
         self._failures = 0  # one after the other
         self._is_given_up = False
-        self._reads, self._writes = True, address.writes
+        self._writes = address.writes
         self._readers, self._writers = _Workers(_READERS), _Workers(_WRITERS)
         self._changed = threading.Condition()  # guards counts, and what follows
         self._has_begun = False
@@ -138,14 +138,14 @@ class SharedStore:
     def _open(self) -> None:
         """Load obstore and the keys, and send one request, so that a connection with all that it needs is there."""
         try:
-            self._trusted, self._key, problems = self._trust.load(writes=self._writes)
-            for what, why in problems.items():
-                self._warn(what, str(why))
-            self._reads, self._writes = NOT_READ not in problems, self._writes and NOT_WRITTEN not in problems
-            if self._reads or self._writes:
-                backend = open_backend(self.address, timeout=_TIME_LIMIT)
-                backend.get(_PROBE)
-                self._backend = backend
+            self._trusted = self._trust.load_trusted()
+            try:
+                self._key = self._trust.load_signing_key() if self._writes else None
+            except StoreError as error:
+                self._stop_writing(error)
+            backend = open_backend(self.address, timeout=_TIME_LIMIT)
+            backend.get(_PROBE)
+            self._backend = backend
         except BaseException as error:  # noqa: BLE001 - Rust's panics too; a thread of ours ends without a traceback
             self._failed(error, at_once=True)
         finally:
@@ -223,7 +223,7 @@ class SharedStore:
 
     def _get(self, kind: str, key: str) -> bytes | None:
         name, backend = entry.object_name(kind, key), self._backend
-        if backend is None or not self._reads:
+        if backend is None:
             return None
         found = backend.read(name)
         self._failures = 0
@@ -237,8 +237,6 @@ class SharedStore:
                 self._absent.add(name)
             raise
         self._count(bytes_read=found.size)
-        if self._writes and time.time() - found.modified > REFRESH_AFTER:
-            self._writers.submit(partial(_refresh, backend, name, found.data))
         return payload
 
     def _failed(self, error: BaseException, *, at_once: bool = False) -> None:
@@ -294,8 +292,7 @@ class SharedStore:
                 self._failures = dropped = 0
         except BaseException as error:  # noqa: BLE001 - as above
             if getattr(error, "code", "") == "store-denied":
-                self._writes = False
-                self._warn("nothing is written", str(error))
+                self._stop_writing(error)
             else:
                 self._failed(error)
         finally:
@@ -304,6 +301,10 @@ class SharedStore:
                 self._queued -= 1
                 self._queued_bytes -= len(payload)
                 self._changed.notify_all()
+
+    def _stop_writing(self, error: BaseException) -> None:
+        self._writes = False
+        self._warn("nothing is written", str(error))
 
     def _is_there(self, backend: Backend, kind: str, key: str) -> bool:
         """Return whether the store holds a good entry."""
@@ -339,9 +340,3 @@ class SharedStore:
     def _warn(self, what: str, why: str, subject: str | None = None) -> None:
         """Warn about something that is not done or not used, once for each such thing, and once that a store fails."""
         _warn((self.address.url, subject or what), "shared store %s: %s: %s", self.address.url, what, why)
-
-
-def _refresh(backend: Backend, name: str, data: bytes) -> None:
-    """Write an object again, so that its date is that of its last use, to a day."""
-    with suppress(StoreError):
-        backend.put(name, data)

@@ -16,8 +16,6 @@ from jitlto.stores.address import StoreAddress
 if TYPE_CHECKING:
     from jitlto.stores.signatures import SigningKey, TrustedKeys
 
-NOT_READ, NOT_WRITTEN = "nothing is read", "nothing is written"
-
 
 def signatures() -> ModuleType:
     """Return the module that verifies.
@@ -55,28 +53,6 @@ class Trust:
         implied = None if config.store_trust else address.directory
         signed = config.store_trust == "signed" or (not config.store_trust and implied is None)
         return cls(signed, config.store_signers, config.store_key, implied)
-
-    def load(self, *, writes: bool) -> tuple[TrustedKeys | None, SigningKey | None, dict[str, StoreError]]:
-        """Load the keys, that which signs only if something may be written.
-
-        Returns:
-            trusted: One of these has to have signed an entry; None if its checksum is enough.
-            signing: The key that signs; None if nothing is signed.
-            problems: What is not done for lack of a key, such as :data:`NOT_READ`, and why.
-        """
-        trusted, signing, problems = None, None, dict[str, StoreError]()
-        try:
-            trusted = self.load_trusted()
-        except StoreError as error:
-            problems[NOT_READ] = error
-        try:
-            signing = self.load_signing_key() if writes else None
-        except StoreError as error:
-            problems[NOT_WRITTEN] = error
-        if signing and trusted and signing.id not in trusted.ids:
-            what, hint = f"JITLTO_STORE_SIGNERS lacks the key {self.key}", f"add {self.key}.pub to {self.signers}"
-            problems["what is written here is not read here"] = StoreError(what, code="store-signers", hint=hint)
-        return trusted, signing, problems
 
     def load_trusted(self) -> TrustedKeys | None:
         """Return the keys of which one has to have signed an entry; None if its checksum is enough.

@@ -1,8 +1,4 @@
-"""The upkeep of a store: whether it works, what it holds, what is removed to make room, whether what it holds is right.
-
-The date of an object is that of its last use, to a day: whoever may write puts an object again that it has read and
-that is older (:mod:`jitlto.stores.shared`), so that reading needs no write.
-"""
+"""The upkeep of a store: whether it works, what it holds, what is removed to make room, whether the rest is right."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from jitlto.base.errors import RejectedEntryError, StoreError
 from jitlto.stores import artifacts
 from jitlto.stores.address import StoreAddress
 from jitlto.stores.backend import Backend, StoredObject, open_backend
-from jitlto.stores.entry import A_PAGE, PAGE_HINT, decode, object_name
+from jitlto.stores.entry import A_PAGE, PAGE_HINT, decode
 from jitlto.stores.trust import Trust
 
 if TYPE_CHECKING:
@@ -45,9 +41,12 @@ def examine(
     Args:
         settings: Decide what is trusted, and what signs.
     """
-    _, _, problems = Trust.of(settings, address).load(writes=address.writes)
-    for what, why in problems.items():
-        yield f"{address.url}: {what}: {why.where or ''} {why.what}", why.hint
+    trust = Trust.of(settings, address)
+    for load in (trust.load_trusted, *([trust.load_signing_key] if address.writes else [])):
+        try:
+            load()
+        except StoreError as error:
+            yield f"{address.url}: {error.where or ''} {error.what}", error.hint
     try:
         yield f"{address.url}: {_try(address, open_store)}", None
     except StoreError as error:
@@ -58,31 +57,25 @@ def _try(address: StoreAddress, open_store: Callable[[StoreAddress], Backend]) -
     """Read and write an object that is removed again; return what a store can do."""
     if address.directory and not address.directory.exists():  # opening it would make it
         raise StoreError("does not exist", hint="create the directory, or mount it")
-    name, can = f"{_ROOT}probes/{os.urandom(8).hex()}", "cannot be read"
+    name, backend = f"{_ROOT}probes/{os.urandom(8).hex()}", open_store(address)
+    if backend.get(name) is not None:
+        raise StoreError("a page came in place of an object that it cannot hold", hint=PAGE_HINT)
+    if not address.writes:
+        return "can be read"
     try:
-        backend = open_store(address)
-        backend.get(name)  # the first request connects
-        begin = time.perf_counter()
-        if backend.get(name) is not None:
-            raise StoreError("a page came in place of an object that it cannot hold", hint=PAGE_HINT)
-        read = f"can be read, {1000 * (time.perf_counter() - begin):.1f} ms a request"
-        if not address.writes:
-            return read
-        can = "cannot be written"
         backend.put(name, b"jitlto doctor\n")
         if backend.get(name) is None:
             raise StoreError("it loses what is written", hint="use a store that can be read as soon as it is written")
         backend.delete(name)
     except StoreError as error:
-        only = f"; or write {address.url}#read in JITLTO_STORE if the store is only to be read"
-        hint = f"{error.hint}{only if can == 'cannot be written' else ''}"
-        raise StoreError(f"{can}: {error.what}", hint=hint) from error
-    return f"{read}; can be written"
+        hint = f"{error.hint}; or write {address.url}#read in JITLTO_STORE if the store is only to be read"
+        raise StoreError(f"cannot be written: {error.what}", hint=hint) from error
+    return "can be read and written"
 
 
 @dataclass(frozen=True, slots=True)
 class KindUsage:
-    """The objects of a kind: how many, their bytes, and the dates of the least and the most recently used."""
+    """The objects of a kind: how many, their bytes, and the dates of the oldest and the newest."""
 
     objects: int
     size: int
@@ -117,16 +110,16 @@ def prune(
     *,
     older_than: float | None = None,
     size: int | None = None,
-    with_artifacts: bool = False,
     dry_run: bool = False,
     now: float | None = None,
 ) -> tuple[list[StoredObject], list[StoredObject]]:
-    """Remove what has not been used for long, and the least recently used until the rest is small enough.
+    """Remove the entries that are old, and the oldest until the rest is small enough.
+
+    Pushed files stay: nobody makes them again.
 
     Args:
-        older_than: Seconds without use after which an object is removed.
+        older_than: Seconds after which an entry is removed.
         size: Bytes that may be left.
-        with_artifacts: Remove pushed files too, which nobody makes again.
         dry_run: Remove nothing, and return what would be.
         now: Seconds since 1970.
 
@@ -137,8 +130,7 @@ def prune(
         StoreError: If the store cannot be listed, or an object cannot be removed.
     """
     now = time.time() if now is None else now
-    kept = {OTHER} if with_artifacts else {OTHER, artifacts.KIND}
-    held = [each for each in backend.list(_ROOT) if kind_of(each.name) not in kept]
+    held = [each for each in backend.list(_ROOT) if kind_of(each.name) not in (OTHER, artifacts.KIND)]
     held.sort(key=lambda each: each.modified)
     total, count = sum(each.size for each in held), 0
     for each in held:
@@ -154,17 +146,11 @@ def prune(
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """An object that is not what its name says, and why.
-
-    Args:
-        untrusted: It is whole, but no trusted key has signed it.
-        removed: It was removed.
-    """
+    """An object that is not what its name says, why, and whether it was removed."""
 
     name: str
     reason: str
     size: int
-    untrusted: bool = False
     removed: bool = False
 
 
@@ -179,26 +165,20 @@ def verify(backend: Backend, trusted: TrustedKeys | None, *, delete: bool = Fals
     Raises:
         StoreError: If the store cannot be listed, read or, with ``delete``, written.
     """
-    held = sorted(backend.list(_ROOT), key=lambda each: each.name)
-    names = {each.name for each in held}
 
     def check(each: StoredObject) -> Damage | None:
         if kind_of(each.name) == OTHER:
             return Damage(each.name, "jitlto gives no such name", each.size)
         data = backend.get(each.name)
-        if data is None:
+        reason = "" if data is None else _damage(each, data, trusted)
+        if data is None or not reason:
             return None
-        reason = _damage(each, data, None, names)
-        untrusted = not reason and trusted is not None
-        if untrusted:
-            reason = _damage(each, data, trusted, names)
-        if not reason:
-            return None
-        if delete and not untrusted:
+        removed = delete and bool(_damage(each, data, None))
+        if removed:
             backend.delete(each.name)
-        return Damage(each.name, reason, each.size, untrusted, delete and not untrusted)
+        return Damage(each.name, reason, each.size, removed)
 
-    yield from _side_by_side(check, held)
+    yield from _side_by_side(check, sorted(backend.list(_ROOT), key=lambda each: each.name))
 
 
 def _side_by_side(work: Callable[[StoredObject], T], held: Iterable[StoredObject]) -> Iterator[T]:
@@ -210,15 +190,12 @@ def _side_by_side(work: Callable[[StoredObject], T], held: Iterable[StoredObject
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _damage(it: StoredObject, data: bytes, trusted: TrustedKeys | None, names: set[str]) -> str:
+def _damage(it: StoredObject, data: bytes, trusted: TrustedKeys | None) -> str:
     """Return what is wrong with an object; nothing if it is good."""
     kind, key = kind_of(it.name), "".join(it.name.split("/")[2:])
     if kind == artifacts.KIND:
-        if (digest := hashlib.sha256(data).hexdigest()) != key:
-            return f"its SHA-256 is {digest}"
-        listed = artifacts.decode_index(data) or {}
-        missing = [file for file, each in listed.items() if object_name(kind, each) not in names]
-        return f"lists files that the store does not hold: {', '.join(missing)}" if missing else ""
+        digest = hashlib.sha256(data).hexdigest()
+        return "" if digest == key else f"its SHA-256 is {digest}"
     try:
         decode(kind, key, data, trusted)
     except RejectedEntryError as error:

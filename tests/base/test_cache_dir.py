@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.base.cache_dir import CacheDir, open_cache_dir
-
-pytestmark = pytest.mark.one_major
 
 KEYS = [hashlib.sha256(bytes([n])).hexdigest() for n in range(40)]
 LARGE = 1 << 30
@@ -28,18 +25,6 @@ def store(tmp_path: Path) -> CacheDir:
 
 def files(store: CacheDir) -> list[Path]:
     return [p for p in store.directory.rglob("*") if p.is_file() and p.parent.name != "locks"]
-
-
-@pytest.mark.slow
-@given(st.binary(max_size=3000))
-@settings(max_examples=30)
-def test_a_stored_entry_is_read_back(tmp_path_factory: pytest.TempPathFactory, payload: bytes) -> None:
-    store = CacheDir(tmp_path_factory.mktemp("s") / "store", LARGE)
-    assert store.get("units", KEYS[0]) is None
-    store.put("units", KEYS[0], payload)
-    assert store.get("units", KEYS[0]) == payload
-    assert store.get("other", KEYS[0]) is None
-    assert CacheDir(store.directory, LARGE).get("units", KEYS[0]) == payload
 
 
 @pytest.mark.slow
@@ -120,31 +105,6 @@ def test_a_full_store_is_reported_once_and_harmless(store: CacheDir, caplog: pyt
             store.put("units", key, b"payload")
             assert store.get("units", key) is None
     assert caplog.text.count("no more entries can be stored") == 1
-
-
-def test_damage_is_reported_once(store: CacheDir, caplog: pytest.LogCaptureFixture) -> None:
-    for key in KEYS[:2]:
-        store.put("units", key, b"payload")
-        Path(store._path("units", key)).write_bytes(b"damaged")
-    with ThreadPoolExecutor(8) as pool:
-        assert not any(pool.map(lambda n: store.get("units", KEYS[n % 2]), range(100)))
-    assert caplog.text.count("is damaged") == 2
-
-
-def test_a_removed_directory_is_recreated_for_this_user_alone(store: CacheDir) -> None:
-    shutil.rmtree(store.directory)
-    assert store.get("units", KEYS[0]) is None
-    with store.locked(KEYS[0], 0, "works"):
-        store.put("units", KEYS[0], b"payload")
-    assert store.get("units", KEYS[0]) == b"payload"
-    assert store.directory.stat().st_mode & 0o777 == 0o700
-
-
-def test_keys_that_begin_alike_have_one_lock_and_others_their_own(store: CacheDir) -> None:
-    with store.locked(KEYS[0], 0, "works"):
-        for key, mine in ((KEYS[0][:3] + "0" * 61, False), (KEYS[1], True)):
-            with store.locked(key, 0, "works") as waited:
-                assert (waited == 0) is mine
 
 
 # --- upkeep ---

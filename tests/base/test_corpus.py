@@ -13,7 +13,7 @@ CORPUS = sorted(path for path in (Path(__file__).parent / "corpus").rglob("*") i
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory, mini_path: Path) -> Ground:
-    return Ground(tmp_path_factory.mktemp("ground"), [mini_path])
+    return Ground(tmp_path_factory.mktemp("ground"), mini_path)
 
 
 @pytest.mark.slow

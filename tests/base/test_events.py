@@ -20,7 +20,6 @@ from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
-from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from tests.support.kernels import entry, get_or_link
 
@@ -91,28 +90,6 @@ def test_who_waits_for_another_thread_says_how_long(cache: KernelCache, plan: Pl
     assert all(0.05 < event.seconds < 5 for event in heard if event.kind is Kind.WAITED)
 
 
-@pytest.mark.timing
-@pytest.mark.slow
-def test_who_waits_for_another_process_says_how_long(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
-    assert cache.store is not None
-    with ThreadPoolExecutor(1) as pool:
-        with CacheDir(cache.store.directory, 1 << 30).locked(plan.digest, 0, "links"):
-            asking = pool.submit(ask, cache, plan)
-            time.sleep(0.2)
-        assert asking.result(10).layer == "link"
-    assert told(heard) == [Kind.WAITED, Kind.LINKED]
-    assert 0.15 < heard[0].seconds < 5
-
-
-def test_a_link_that_fails_is_no_event(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
-    def refuse() -> LinkedKernel:
-        raise LinkError("refused")
-
-    with pytest.raises(LinkError):
-        cache.get_or_link(plan.link_key, refuse, plan.database.path)
-    assert heard == []
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("error", [ValueError, LinkError, RecursionError])
 def test_a_subscriber_that_raises_harms_nobody(
@@ -132,39 +109,6 @@ def test_a_subscriber_that_raises_harms_nobody(
     assert heard == after
     assert len(heard) == 2
     assert "a subscriber's own trouble" in caplog.text
-
-
-def test_a_subscriber_may_be_slow_and_ask_for_the_same_kernel(cache: KernelCache, plan: Plan) -> None:
-    got: list[LinkedKernel] = []
-
-    def curious(event: Event) -> None:
-        if event.kind is Kind.LINKED:
-            got.append(ask(cache, plan))
-
-    stop = events.subscribe(curious)
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            asked = [pool.submit(ask, cache, plan) for _ in range(2)]
-            assert all(each.result(10) == got[0] for each in asked)
-    finally:
-        stop()
-
-
-def test_a_subscriber_may_subscribe_and_stop_while_it_is_told() -> None:
-    late: list[Event] = []
-    stops = []
-
-    def once(event: Event) -> None:
-        stops[0]()
-        stops.append(events.subscribe(late.append))
-
-    stops.append(events.subscribe(once))
-    for _ in range(2):
-        events.default.emit(Kind.PLANNED, "f/k[]")
-    for stop in stops:
-        stop()
-    events.default.emit(Kind.PLANNED, "f/k[]")
-    assert late == [Event(Kind.PLANNED, "f/k[]")]
 
 
 @pytest.mark.slow
@@ -190,10 +134,3 @@ def test_a_forked_process_counts_its_own_events() -> None:
         finally:
             os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
-
-
-def test_the_caches_of_a_process_tell_through_one_door(plan: Plan, heard: list[Event]) -> None:
-    plan.link()
-    plan.link()
-    assert told(heard)[-1] is Kind.FOUND_ON_DISK
-    assert session.default.kernel_cache is session.default.kernel_cache

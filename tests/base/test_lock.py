@@ -7,18 +7,12 @@ import errno
 import fcntl
 import logging
 import os
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from jitlto.base import lock
 from jitlto.base.cache_dir import CacheDir
-from jitlto.build import pipeline
-from jitlto.build.cache.cache import open_cache
-from jitlto.families import declaration
-from tests.support.families import MINI, write_family
 from tests.support.outputs import SPECIAL, special_file
 from tests.support.process import started
 
@@ -61,16 +55,6 @@ def test_a_lock_is_waited_for_as_long_as_is_said_and_then_work_goes_on(
     assert "doing it here too" in caplog.messages[1]
     with lock.locked(path, 5, "does the same") as waited:
         assert waited == 0
-
-
-def test_who_waits_goes_on_as_soon_as_the_lock_is_free(tmp_path: Path) -> None:
-    held = lock.claim(tmp_path / "x.lock")
-    assert held is not None
-    timer = threading.Timer(0.1, held.release)
-    timer.start()
-    with lock.locked(tmp_path / "x.lock", 60, "does the same") as waited:
-        assert 0 < waited < 30
-    timer.join()
 
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
@@ -148,15 +132,3 @@ def test_something_else_in_the_place_of_a_lock_is_in_nobodys_way(tmp_path: Path,
     special_file(tmp_path / "cache" / "locks" / f"{KEY[:3]}.lock", kind)
     with store.locked(KEY, 60, "works") as waited:
         assert waited == 0
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("no_locks")
-def test_a_build_is_not_held_up_by_a_file_system_without_locks(tmp_path: Path) -> None:
-    families = [declaration.load_family(write_family(tmp_path / "mini", MINI))]
-    (tmp_path / "cache" / "build" / "locks").mkdir(parents=True, mode=0o700)
-    for number in range(16**3):  # as an earlier build on a file system with locks leaves them
-        (tmp_path / "cache" / "build" / "locks" / f"{number:03x}.lock").touch()
-    begin = time.monotonic()
-    assert pipeline.build(families, tmp_path / "x.fragdb", cache=open_cache(tmp_path / "cache")).compiled == 6
-    assert time.monotonic() - begin < 60

@@ -2,23 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from jitlto.base.text import abbreviate, describe_differences, pluralize, suggest
-
-
-@pytest.mark.parametrize(
-    ("count", "what", "said"),
-    [
-        (0, "kernel", "0 kernels"),
-        (1, "kernel", "1 kernel"),
-        (1, "history", "1 history"),
-        (0, "key", "0 keys"),
-        (38, "history", "38 histories"),
-    ],
-)
-def test_a_number_of_things(count: int, what: str, said: str) -> None:
-    assert pluralize(count, what) == said
+from jitlto.base.text import abbreviate, describe_differences, suggest
 
 
 def test_of_two_compilers_only_what_differs_is_named() -> None:

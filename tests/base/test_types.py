@@ -6,8 +6,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jitlto.base.types import cpp_name, find_scalar, from_numpy_name, is_same_value
 
@@ -74,13 +72,6 @@ def test_numpy_dtypes_and_scalar_classes_by_their_cpp_names(numpy_type: type) ->
     assert from_numpy_name(np.dtype(numpy_type).name) == name
 
 
-@pytest.mark.parametrize(
-    "alias", [np.longlong, np.ulonglong, np.intc, np.uintc, np.half, np.single, np.double, np.intp]
-)
-def test_numpy_aliases_are_the_types_that_they_name(alias: type) -> None:
-    assert cpp_name(alias) == cpp_name(np.dtype(alias))
-
-
 class Dtype:
     """Prints like the dtypes of PyTorch."""
 
@@ -94,9 +85,9 @@ class Dtype:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("torch.float16", "__half"), ("torch.bfloat16", "__nv_bfloat16"), ("torch.bool", "bool"),
-        ("torch.float8_e4m3fn", "__nv_fp8_e4m3"), ("float8_e5m2", "__nv_fp8_e5m2"),
-        ("torch.float8_e8m0fnu", "__nv_fp8_e8m0"), ("float4_e2m1fn", "__nv_fp4_e2m1"),
+        ("torch.float16", "__half"), ("torch.bool", "bool"),
+        ("torch.float8_e4m3fn", "__nv_fp8_e4m3"),
+        ("float4_e2m1fn", "__nv_fp4_e2m1"),
     ],
 )  # fmt: skip
 def test_dtypes_that_only_print_their_name(name: str, expected: str) -> None:
@@ -106,19 +97,6 @@ def test_dtypes_that_only_print_their_name(name: str, expected: str) -> None:
 @pytest.mark.parametrize("name", ["float8_e4m3fnuz", "float8_e4m3", "float8_e4m3b11fnuz"])
 def test_eight_bit_formats_that_cuda_lacks_are_not_taken_for_one_that_it_has(name: str) -> None:
     assert from_numpy_name(name) is None
-
-
-@pytest.mark.slow
-@given(st.text())
-def test_text_is_itself(text: str) -> None:
-    assert cpp_name(text) == text
-
-
-@pytest.mark.slow
-@given(st.integers(0, 255))
-def test_numpy_numbers_are_numbers(number: int) -> None:
-    assert cpp_name(np.uint8(number)) == str(number)
-    assert cpp_name(np.float64(number)) == str(float(number))
 
 
 def test_booleans_are_the_words_of_cpp() -> None:

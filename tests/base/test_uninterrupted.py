@@ -57,42 +57,6 @@ def test_the_end_of_the_interpreter_waits_until_no_other_thread_is_inside() -> N
     assert output_of(code, seconds=60) == "left"
 
 
-def test_at_the_end_of_the_interpreter_only_the_thread_that_ends_it_enters() -> None:
-    code = """
-import atexit, threading
-ending, ended = threading.Event(), threading.Event()
-
-def report():
-    ending.set()
-    ended.wait()
-    with uninterrupted:
-        print("entered")
-
-atexit.register(report)
-from jitlto.base.uninterrupted import uninterrupted
-
-def enter():
-    ending.wait()
-    try:
-        with uninterrupted:
-            print("a daemon entered")
-    except SystemExit:
-        ended.set()
-
-threading.Thread(target=enter, daemon=True).start()
-"""
-    assert output_of(code, seconds=60) == "entered\n"
-
-
-def test_a_process_forked_from_within_a_call_of_its_own_goes_on() -> None:
-    with uninterrupted:
-        child = os.fork()
-        if child == 0:
-            with uninterrupted:
-                os._exit(7)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-
-
 def test_a_process_forked_from_a_call_that_does_not_end_has_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PATIENCE", 0.0)
     inside, release = threading.Event(), threading.Event()
@@ -119,27 +83,6 @@ def test_a_process_forked_from_a_call_that_does_not_end_has_an_error(monkeypatch
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     with uninterrupted:  # the parent is not concerned
         pass
-
-
-@pytest.mark.slow
-def test_a_fork_waits_for_imports_that_jitlto_makes(tmp_path: Path) -> None:
-    imported = ["import __main__, os", "__main__.inside.set()", "__main__.release.wait()"]
-    imported.append("for _ in range(1000): os.sched_yield()")
-    (tmp_path / "imported.py").write_text("\n".join(imported))
-    code = """
-import os, threading
-inside, release = threading.Event(), threading.Event()
-from jitlto.base.uninterrupted import uninterrupted
-os.register_at_fork(before=release.set)
-threading.Thread(target=exec, args=("import imported", {"__name__": "jitlto.late"})).start()
-inside.wait()
-child = os.fork()
-if child == 0:
-    import imported
-    os._exit(7)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-    assert output_of(code, seconds=60, PYTHONPATH=f"{Path(module.__file__).parents[1]}:{tmp_path}") == "7\n"
 
 
 FORKS = """
@@ -193,8 +136,8 @@ for _ in range(8):
 
 @pytest.mark.slow
 def test_a_process_ends_in_order_while_daemon_threads_link(shipped_path: Path) -> None:
-    ended = [python("-c", EXITS, shipped_path, seconds=60) for _ in range(10)]
-    assert [(each.returncode, each.stderr) for each in ended] == [(0, "")] * 10
+    ended = [python("-c", EXITS, shipped_path, seconds=60) for _ in range(6)]
+    assert [(each.returncode, each.stderr) for each in ended] == [(0, "")] * 6
 
 
 def test_a_fork_while_another_thread_imports_what_locks_files_leaves_the_child_able_to(tmp_path: Path) -> None:

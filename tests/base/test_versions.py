@@ -38,12 +38,6 @@ def test_architectures_are_ordered_by_number_then_suffix() -> None:
     assert all(a < b for a, b in pairwise(ordered))
 
 
-@given(versions)
-def test_versions_parse_back(version: Version) -> None:
-    assert Version.parse(str(version)) == version
-    assert Version.parse(f"{version}.86") == version
-
-
 @pytest.mark.parametrize("text", ["", "12", "v12.9", "12.", ".9", "twelve"])
 def test_what_is_no_version(text: str) -> None:
     with raises(JitltoError, "jitlto-version"):

@@ -1,20 +1,18 @@
-"""What images for later architectures cost and gain: sizes, instructions, the time of comparing, and times on a GPU.
+"""What images for later architectures cost and gain: sizes, instructions, the time of a build, and times on a GPU.
 
     python -m tests.benchmarks.architectures --output docs/benchmarks/architectures.json
     python -m tests.benchmarks.architectures --only times --output architectures_times.json     # needs a GPU
 
-Without a GPU: the size of each shipped family's database for compute_75 and with ``archs = "auto"``, and the machine
-instructions of two kernels that convert numbers. With one: the times of these kernels, base and ``auto`` in turn.
+Without a GPU: the size of each shipped family's database and the processor time of its build, for compute_75 and with
+``archs = "auto"``, and the machine instructions of two kernels that convert numbers. With one: the times of these
+kernels, base and ``auto`` in turn.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import resource
-import statistics
-import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from jitlto.build.pipeline import build
@@ -22,9 +20,10 @@ from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
-from tests.benchmarks.machine import command_line, describe
+from tests.benchmarks import script
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import device_milliseconds, in_turn, processor_seconds, ratio, summaries
 from tests.support.families import CONVERT, write_family
 from tests.support.line_information import count_instructions
 
@@ -36,58 +35,24 @@ _TARGETS = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 _COUNT = 8  # elements a thread
 
 
-def main() -> None:
-    """Measure, print, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--only", choices=["sizes", "instructions", "comparing", "times"])
-    parser.add_argument(
-        "--families", nargs="*", default=declaration.list_families(), help="names, convert, or paths of family.toml"
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    result: dict[str, object] = {"machine": describe(command_line())}
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        if options.only in (None, "instructions"):
-            result["instructions"] = _instructions(place)
-        if options.only in (None, "sizes"):
-            result["sizes"] = {name: _sizes(name, place) for name in options.families}
-        if options.only in (None, "comparing"):
-            result["comparing"] = {name: _comparing(name, place, options.rounds) for name in options.families}
-        if options.only == "times":
-            result["times"] = _times(place)
-    print(json.dumps(result, indent=1))
-    if options.output:
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
+def measure(options: Options) -> Result:
+    parts = {"instructions": _instructions, "sizes": _sizes, "times": _times}
+    return {part: parts[part](options) for part in ([options.only] if options.only else ["instructions", "sizes"])}
 
 
-def _sizes(name: str, place: Path) -> dict[str, object]:
-    """Bytes of a family's database, how many fragments have further images, and the processor seconds of the build."""
-    family = _load(name, place)
-    row: dict[str, object] = {}
-    for form, is_auto in (("base", False), ("auto", True)):
-        begin = _processor_seconds()
-        report = build([replace(family, is_auto=is_auto)], place / "sizes.fragdb")
-        row[f"{form}_seconds"] = round(_processor_seconds() - begin, 2)
-        row[f"{form}_bytes"] = report.path.stat().st_size
-        images = [sum(1 for _ in fragment.images_of(ImageKind.LTOIR)) for fragment in report.fragments]
-        row[f"{form}_images"] = sum(images)
-        row["fragments"] = len(images)
-    return row
-
-
-def _comparing(name: str, place: Path, rounds: int) -> dict[str, object]:
-    """Processor seconds of a first build for compute_75 and with ``archs = "auto"``, in turn."""
-    family = _load(name, place)
-    seconds: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(rounds):
-        for is_auto, taken in seconds.items():
-            begin = _processor_seconds()
-            build([replace(family, is_auto=is_auto)], place / "compared.fragdb")
-            taken.append(round(_processor_seconds() - begin, 2))
-    without, compared = (statistics.median(taken) for taken in seconds.values())
-    return {"without": seconds[False], "with": seconds[True], "median_ratio": round(compared / without, 3)}
+def _sizes(options: Options) -> Result:
+    """Bytes of families' databases, how many fragments they hold, and the processor seconds of a build, in turn."""
+    result: Result = {}
+    for name in options.families:
+        family = _load(name, options.place)
+        paths = {form: options.place / f"{form}.fragdb" for form in ("base", "auto")}
+        forms = {form: [replace(family, is_auto=form == "auto")] for form in paths}
+        sides = {form: partial(build, forms[form], path, cache=None) for form, path in paths.items()}
+        times = in_turn(sides, options.rounds, processor_seconds)
+        sizes = {form: path.stat().st_size for form, path in paths.items()}
+        seconds = {form: script.rounded(each) for form, each in times.items()}
+        result[name] = {"bytes": sizes, "processor_seconds": seconds, "auto/base": ratio(times, "auto", "base")}
+    return result
 
 
 def _load(name: str, place: Path) -> FamilyDeclaration:
@@ -101,12 +66,6 @@ def _load(name: str, place: Path) -> FamilyDeclaration:
     return declaration.load_family(Path(name) if name.endswith(".toml") else declaration.find_family(name))
 
 
-def _processor_seconds() -> float:
-    """Of this process and those that have ended; unlike wall time, other work on the machine hardly changes it."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
-
-
 def _forms(place: Path) -> dict[str, KernelFamily]:
     forms = {}
     for form, is_auto in (("base", False), ("auto", True)):
@@ -116,9 +75,9 @@ def _forms(place: Path) -> dict[str, KernelFamily]:
     return forms
 
 
-def _instructions(place: Path) -> dict[str, dict[str, dict[str, int]]]:
+def _instructions(options: Options) -> Result:
     """Machine instructions of the linked kernels, by target."""
-    forms = _forms(place)
+    forms = _forms(options.place)
     return {
         title: {
             target: {
@@ -131,32 +90,26 @@ def _instructions(place: Path) -> dict[str, dict[str, dict[str, int]]]:
     }
 
 
-def _times(place: Path) -> dict[str, object]:
+def _times(options: Options) -> Result:
     """Milliseconds of a launch on the current device: medians of launches that take turns."""
     import cupy as cp  # here, because the rest needs no GPU
 
-    forms, size, rows = _forms(place), 1 << 28, {}
+    forms, size, rows = _forms(options.place), 1 << 28, {}
+    stream = cp.cuda.get_current_stream()
     for title, values in CONVERSIONS.items():
         source = cp.random.standard_normal(size, dtype=cp.float32)
         given = source.astype(cp.float16) if values["from_type"] == "__half" else source
         results = {form: cp.zeros(size, dtype=cp.uint16) for form in forms}
-        launchers = {form: family.launcher(**values) for form, family in forms.items()}
-        taken: dict[str, list[float]] = {form: [] for form in forms}
-        stream = cp.cuda.get_current_stream()
-        for number in range(25):
-            for form, launcher in launchers.items():
-                begin, end = cp.cuda.Event(), cp.cuda.Event()
-                begin.record(stream)
-                launcher(stream, size // (256 * _COUNT), 256, given, results[form], size)
-                end.record(stream)
-                end.synchronize()
-                if number >= 4:
-                    taken[form].append(cp.cuda.get_elapsed_time(begin, end))
+        sides = {
+            form: partial(family.launcher(**values), stream, size // (256 * _COUNT), 256, given, results[form], size)
+            for form, family in forms.items()
+        }
+        times = in_turn(sides, 21, device_milliseconds, warm=4)
         assert bool((results["base"] == results["auto"]).all()), title
-        medians = {form: round(statistics.median(times), 4) for form, times in taken.items()}
-        rows[title] = {"milliseconds": medians, "base/auto": round(medians["base"] / medians["auto"], 3)}
+        rows[title] = {"milliseconds": summaries(times), "base/auto": ratio(times, "base", "auto")}
     return {"device": device.architecture().sm, "elements": size, "kernels": rows}
 
 
 if __name__ == "__main__":
-    main()
+    only, families = ("sizes", "instructions", "times"), declaration.list_families()
+    script.run(__doc__, measure, only=only, families=families, rounds=3)

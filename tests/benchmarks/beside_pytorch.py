@@ -8,7 +8,6 @@ pip resolves with the real metadata of PyPI and downloads nothing but that::
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -19,7 +18,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from tests.benchmarks.machine import command_line, describe
+from tests.benchmarks import script
+from tests.benchmarks.script import Options, Result
 from tests.support.process import ROOT
 
 RECORDED = ROOT / "docs" / "benchmarks" / "beside_pytorch.json"
@@ -56,8 +56,14 @@ def size(item: dict[str, Any]) -> int:
         return int(answer.headers["Content-Length"])
 
 
-def measure(wheel: Path) -> dict[str, object]:
-    """Resolve every extra beside every PyTorch, and alone."""
+def measure(options: Options) -> Result:
+    """Resolve every extra beside every PyTorch, and alone; or write the tables into the pages."""
+    if options.pages:
+        recorded = json.loads(RECORDED.read_text())
+        for path in PAGES:
+            path.write_text(written(path.read_text("utf-8"), recorded), "utf-8")
+        return {}
+    wheel = build(ROOT, options.place)
     beside: dict[str, dict[str, dict[str, str] | None]] = {}
     alone: dict[str, dict[str, int]] = {}
     for major, releases in TORCH.items():
@@ -108,23 +114,5 @@ def build(project: Path, output: Path) -> Path:
     return wheel
 
 
-def main() -> None:
-    """Resolve and write JSON, or write the tables into the pages."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--pages", action="store_true")
-    options = parser.parse_args()
-    if options.pages:
-        recorded = json.loads(RECORDED.read_text())
-        for path in PAGES:
-            path.write_text(written(path.read_text("utf-8"), recorded), "utf-8")
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        result = {"machine": describe(command_line()), **measure(build(ROOT, Path(directory)))}
-    print(json.dumps(result, indent=1))
-    if options.output:
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    script.run(__doc__, measure, pages=False)

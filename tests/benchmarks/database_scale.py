@@ -9,35 +9,23 @@ python -m tests.benchmarks.database_scale --sizes 32 1000 10000 100000 --runs 15
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import json
-import os
 import random
 import sqlite3
-import statistics
-import subprocess
-import sys
-import tempfile
-import time
 from collections import Counter
-from collections.abc import Iterator
-from itertools import islice, product
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jitlto.base.errors import JitltoError
-from jitlto.base.versions import Architecture, Version
-from jitlto.cuda import nvjitlink
-from jitlto.database import FragmentDatabase, writer
-from jitlto.record.family_record import FamilyRecord, GroupRecord
-from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Parameter, Role, Symbol, SymbolKind
-from jitlto.record.options import LinkOptions
+from jitlto.database import FragmentDatabase
 from jitlto.runtime.family import KernelFamily
-from tests.benchmarks.families import svg
-from tests.benchmarks.machine import command_line, describe
+from tests.benchmarks import script, svg
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import seconds, summary
+from tests.support import synthetic
 
-_NAMES = ("data_type", "metric", "shape")
+_FIGURES = ("open, plan and digest, ms", "the same, CPU ms", "memory, MB")
 _PLAN = """
 import json, resource, sys, time
 from jitlto import load
@@ -57,121 +45,43 @@ print(json.dumps([1000 * seconds, 1000 * cpu, (memory() - before) / 1024, digest
 """
 
 
-def main() -> None:
-    """Measure, print, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[32, 1000, 10_000])
-    parser.add_argument("--runs", type=int, default=15)
-    parser.add_argument("--damage", type=int, default=1000)
-    options = parser.parse_args()
-    result: dict[str, Any] = {"machine": describe(command_line()), "sqlite": sqlite3.sqlite_version}
-    with tempfile.TemporaryDirectory() as directory:
-        paths = {size: Path(directory) / f"{size}.fragdb" for size in options.sizes}
-        written = {size: write_family(path, size) for size, path in paths.items()}
-        planned: dict[int, list[list[float]]] = {size: [] for size in paths}
-        for _ in range(options.runs + 1):
-            for size, path in paths.items():
-                planned[size].append(_plan(path, size, Path(directory)))
-        result["load"] = os.getloadavg()
-        result["sizes"] = {
-            size: written[size] | _summarize(planned[size][1:], planned[min(paths)][1:]) for size in paths
-        }
-        if options.damage:
-            path = Path(directory) / "damaged.fragdb"
-            write_family(path, 1000)
-            result["damage"] = damage(path, 1000, options.damage)
-    print(json.dumps(result, indent=1))
-    if options.output:
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
-        options.output.with_suffix(".svg").write_text(_plot(result["sizes"]), "utf-8")
+def measure(options: Options) -> Result:
+    place: Path = options.place
+    paths = {size: place / f"{size}.fragdb" for size in options.sizes}
+    written = {size: seconds(partial(synthetic.write_family, path, size)) for size, path in paths.items()}
+    planned: dict[int, list[list[float]]] = {size: [] for size in paths}
+    for _ in range(options.runs + 1):
+        for size, path in paths.items():
+            asked = json.dumps(synthetic.middle(size))
+            planned[size].append(script.answer(_PLAN, path, asked, JITLTO_CACHE="off")[:-1])
+    result: Result = {"sqlite": sqlite3.sqlite_version, "sizes": {}}
+    for size, path in paths.items():
+        columns = zip(_FIGURES, zip(*planned[size][1:], strict=True), strict=True)
+        figures = {name: summary(values) | {"least": min(values)} for name, values in columns}
+        file = round(path.stat().st_size / 1e6, 2)
+        result["sizes"][size] = {"write, s": round(written[size], 2), "file, MB": file, **figures}
+    if options.damage:
+        result["damage"] = damage(synthetic.write_family(place / "damaged.fragdb", 1000), 1000, options.damage)
+    return result
 
 
-def _plot(sizes: dict[int, dict[str, Any]]) -> str:
-    names = ("open, plan and digest, ms", "the same, CPU ms")
-    values = [[svg.Value.of(figures[name]) for figures in sizes.values()] for name in names]
+def plots(result: Result) -> dict[str, str]:
+    sizes = result["sizes"]
+    values = [[svg.Value.of(figures[name]) for figures in sizes.values()] for name in _FIGURES[:2]]
     title = "A first plan against the number of fragments"
-    return svg.lines(title, ["clock", "processor"], [f"{size:,}" for size in sizes], values, "milliseconds; quartiles")
-
-
-def _keys(size: int, group: str) -> Iterator[FragmentKey]:
-    steps = next(n for n in range(1, size + 1) if n**3 >= size)
-    every = product(*([f"{name}_{n}" for n in range(steps)] for name in _NAMES))
-    for values in islice(every, size):
-        yield FragmentKey.make("family", group, dict(zip(_NAMES, values, strict=True)))
-
-
-def _configuration(size: int) -> dict[str, str]:
-    """The parameters of a kernel in the middle of the family."""
-    return dict(next(islice(_keys(size // 2, "kernel"), size // 4, None)).parameters)
-
-
-def _fragment(key: FragmentKey, role: Role, images: dict[str, bytes]) -> Fragment:
-    data = key.text.encode()
-    sha = hashlib.sha256(data).hexdigest()
-    images[sha] = data
-    function = Symbol(f"_ZN6family2opE{key.parameters[0][1]}", SymbolKind.FUNCTION, "(4)(4,4)")
-    kernel = Symbol(f"_ZN6family6kernelE{len(images)}", SymbolKind.KERNEL, "()(8,8,4)")
-    image = Image(ImageKind.LTOIR, Architecture(75), sha, len(data), "nvrtc", Version(nvjitlink.version().major, 0))
-    if role is Role.DEVICE:
-        return Fragment(key, role, "", (), (function,), (), (image,))
-    parameters = tuple(Parameter(f"p{n}", "float const*", 8, 8) for n in range(4))
-    return Fragment(key, role, kernel.name, parameters, (kernel,), (function,), (image,))
-
-
-def make_family(size: int) -> tuple[FamilyRecord, Iterator[Fragment], dict[str, bytes]]:
-    """Make a family of so many fragments: its record, these, and their images, which are there when they are."""
-    groups = (
-        GroupRecord("kernel", Role.ENTRYPOINT, _NAMES, None, False),
-        GroupRecord("op", Role.DEVICE, _NAMES, "op.cuh", False),
-    )
-    header = ("op.cuh", "#pragma once\n" + "// an interface\n" * 50)
-    record = FamilyRecord("family", (), LinkOptions(), (Architecture(75),), groups, (header,))
-    images: dict[str, bytes] = {}
-    roles = (("kernel", Role.ENTRYPOINT), ("op", Role.DEVICE))
-    return record, (_fragment(k, role, images) for group, role in roles for k in _keys(size // 2, group)), images
-
-
-def write_family(path: Path, size: int) -> dict[str, Any]:
-    """Write a database of one family with so many fragments; return what it took."""
-    record, fragments, images = make_family(size)
-    begin = time.perf_counter()
-    writer.write(path, [record], fragments, images)
-    return {"write, s": round(time.perf_counter() - begin, 2), "file, MB": round(path.stat().st_size / 1e6, 2)}
-
-
-def _plan(path: Path, size: int, directory: Path) -> list[float]:
-    command = [sys.executable, "-c", _PLAN, str(path), json.dumps(_configuration(size))]
-    environment = os.environ | {"JITLTO_CACHE_DIR": str(directory / "none"), "JITLTO_CACHE": "off"}
-    done = subprocess.run(command, check=True, capture_output=True, env=environment, cwd=Path.cwd())
-    *figures, _ = json.loads(done.stdout)
-    return figures
-
-
-def _summarize(runs: list[list[float]], smallest: list[list[float]]) -> dict[str, Any]:
-    names = ("open, plan and digest, ms", "the same, CPU ms", "memory, MB")
-    columns = dict(zip(names, zip(*runs, strict=True), strict=True))
-    base = dict(zip(names, zip(*smallest, strict=True), strict=True))
-    return {
-        name: {
-            "least": round(min(values), 2),
-            "median": round(statistics.median(values), 2),
-            "quartiles": [round(end, 2) for end in statistics.quantiles(values, n=4)[::2]],
-            "median beyond the smallest": round(statistics.median(values) - statistics.median(base[name]), 2),
-        }
-        for name, values in columns.items()
-    }
+    places = [f"{size:,}" for size in sizes]
+    return {"": svg.lines(title, ["clock", "processor"], places, values, "milliseconds; quartiles")}
 
 
 def damage(path: Path, size: int, places: int) -> dict[str, int]:
     """Change one byte after the other; count what plans answered. Another answer is an error.
 
     Args:
-        path: A database of :func:`write_family`, which is whole again afterwards.
+        path: A database of ``synthetic.write_family``, which is whole again afterwards.
         size: Its number of fragments.
         places: How many bytes; half of them in rows that the plan reads.
     """
-    configuration = _configuration(size)
+    configuration = synthetic.middle(size)
     expected, touched = _answer(path, configuration)
     data, chance = path.read_bytes(), random.Random(16)  # noqa: S311 - the same places every time
     ranges = [
@@ -221,4 +131,4 @@ def _answer(path: Path, configuration: dict[str, str]) -> tuple[object, list[byt
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__doc__, measure, plots, sizes=[32, 1000, 10_000], runs=15, damage=1000)

@@ -9,8 +9,6 @@ python -m tests.benchmarks.interface_pairs --output docs/benchmarks/interface_pa
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import tempfile
 from collections import Counter
@@ -20,28 +18,29 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.benchmarks.machine import command_line, describe
+from tests.benchmarks import script
+from tests.benchmarks.script import Options, Result
 from tests.support.interface_judge import Answer, ask, is_slip
 from tests.support.interface_pairs import KINDS, Pair, draw_pairs
 
 _BATCH = 50
 
 
-class _Result(NamedTuple):
+class _Judged(NamedTuple):
     pair: Pair
     wrong: Answer
     twin: Answer
 
 
-def _judge(pair: Pair) -> _Result | None:
+def _judge(pair: Pair) -> _Judged | None:
     """Return what becomes of a pair; None if its sides store the right value, or do not link, without jitlto."""
     if not is_slip(pair):
         return None
     with tempfile.TemporaryDirectory() as wrong, tempfile.TemporaryDirectory() as twin:
-        return _Result(pair, ask(pair.wrong, Path(wrong)), ask(pair.twin, Path(twin)))
+        return _Judged(pair, ask(pair.wrong, Path(wrong)), ask(pair.twin, Path(twin)))
 
 
-def _results(seed: int, count: int, cores: int) -> Iterator[_Result]:
+def _results(seed: int, count: int, cores: int) -> Iterator[_Judged]:
     pairs = draw_pairs(seed)
     with ProcessPoolExecutor(cores) as pool:
         while count > 0:
@@ -50,45 +49,27 @@ def _results(seed: int, count: int, cores: int) -> Iterator[_Result]:
             yield from found
 
 
-def main() -> None:
-    """Judge, print, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pairs", type=int, default=500)
-    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        os.environ |= {"JITLTO_CACHE_DIR": directory}
-        counts = {kind: Counter[str]() for kind in KINDS}
-        refused = {kind: Counter[str]() for kind in KINDS}
-        failed = []
-        for pair, wrong, twin in _results(options.seed, options.pairs, options.cores):
-            right = "right value" if wrong.value == pair.right else "wrong"
-            outcome = "refused" if wrong.refused else right
-            agreed = "twins refused" if twin.refused else "twins wrong"
-            agreed = "twins right" if twin.value == pair.right else agreed
-            counts[pair.kind].update(["pairs", outcome, agreed])
-            refused[pair.kind].update([wrong.refused] if wrong.refused else [])
-            if outcome == "wrong" or agreed != "twins right":
-                failed.append(pair.name)
-                print(f"{pair.name}: {wrong}, twin {twin}, right is {pair.right}", flush=True)
-    names = ("pairs", "refused", "right value", "wrong", "twins right", "twins refused", "twins wrong")
-    result = {
-        **describe(command_line()),
-        "seed": options.seed,
-        "all": {name: sum(each[name] for each in counts.values()) for name in names},
-        "kinds": {
-            kind: {**{name: counts[kind][name] for name in names}, "codes": dict(sorted(refused[kind].items()))}
-            for kind in KINDS
-        },
-    }
-    print(json.dumps(result["all"], indent=1))
-    if options.output:
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
+def measure(options: Options) -> Result:
+    counts = {kind: Counter[str]() for kind in KINDS}
+    refused = {kind: Counter[str]() for kind in KINDS}
+    failed = []
+    for pair, wrong, twin in _results(options.seed, options.pairs, options.cores):
+        right = "right value" if wrong.value == pair.right else "wrong"
+        outcome = "refused" if wrong.refused else right
+        agreed = "twins refused" if twin.refused else "twins wrong"
+        agreed = "twins right" if twin.value == pair.right else agreed
+        counts[pair.kind].update(["pairs", outcome, agreed])
+        refused[pair.kind].update([wrong.refused] if wrong.refused else [])
+        if outcome == "wrong" or agreed != "twins right":
+            failed.append(f"{pair.name}: {wrong}, twin {twin}, right is {pair.right}")
     if failed:
-        raise SystemExit(1)
+        raise SystemExit("\n".join(failed))
+    return {
+        "seed": options.seed,
+        "all": sum(counts.values(), Counter()),
+        "kinds": {kind: {**counts[kind], "codes": dict(sorted(refused[kind].items()))} for kind in KINDS},
+    }
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__doc__, measure, seed=1, pairs=500, cores=len(os.sched_getaffinity(0)))

@@ -6,21 +6,18 @@ Needs a GPU, JAX and CuPy; takes about 40 seconds. A program is a chain of 50 de
 the graph is captured from the same launches, ping-pong between two arrays. Both are repeated until a round takes 20 ms
 or more, synchronised at its end, in turn; medians over rounds, per launch. Chains of 150 calls tell what each further
 call costs, without what a program costs as a whole. JAX compiles with its default flags in one process, and with
-foreign calls in command buffers in another.
+foreign calls in command buffers in another: with ``--one`` those that are set.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -30,12 +27,9 @@ import jax
 import numpy as np
 
 from jitlto import jax_call
-from jitlto.build.pipeline import build
-from jitlto.database import FragmentDatabase
-from jitlto.families import declaration
-from jitlto.runtime.family import KernelFamily
-from tests.benchmarks.machine import command_line, describe
-from tests.support.families import write_family
+from tests.benchmarks import script
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import in_turn, seconds
 from tests.support.operators import FAMILY, declare
 from tests.support.process import ROOT
 
@@ -48,39 +42,22 @@ FLAGS = {
 }
 
 
-def main() -> None:
-    """Measure, print, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--one", action="store_true", help="measure with the flags of XLA that are set, and only so")
-    options = parser.parse_args()
-    result = one(options.rounds) if options.one else {name: _process(flags) for name, flags in FLAGS.items()}
-    print(json.dumps(result, indent=1))
-    if options.output:
-        options.output.write_text(json.dumps({"machine": describe(command_line())} | result, indent=1) + "\n")
+def measure(options: Options) -> Result:
+    """What processes of their own measure, with other flags: XLA reads them once."""
+    if not options.one:
+        return {name: _process(flags) for name, flags in FLAGS.items()}
+    operator = declare(script.built(options.place, FAMILY, "operators"), "jitlto_benchmark")["square"]
+    return {"sizes": [_measure(operator, size, options.rounds) for size in SIZES]}
 
 
 def _process(flags: str) -> object:
-    """What a process of its own measures: XLA reads its flags once."""
     command = [sys.executable, "-m", "tests.benchmarks.jax_call", "--one"]
-    done = subprocess.run(
-        command, env=os.environ | {"XLA_FLAGS": flags}, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
+    environment = os.environ | {"XLA_FLAGS": flags}
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     return json.loads(done.stdout)["sizes"]
 
 
-def one(rounds: int) -> dict[str, object]:
-    """Measure all sizes."""
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        os.environ["JITLTO_CACHE_DIR"] = str(place / "cache")
-        database = build([declaration.load_family(write_family(place / "family", FAMILY))], place / "o.fragdb").path
-        operator = declare(KernelFamily("operators", FragmentDatabase(database)), "jitlto_benchmark")["square"]
-        return {"sizes": [measure(operator, size, rounds) for size in SIZES]}
-
-
-def measure(operator: Any, size: int, rounds: int) -> dict[str, object]:
+def _measure(operator: Any, size: int, rounds: int) -> dict[str, object]:
     """Times of a launch in a program of JAX and in a graph, in microseconds, and their ratio."""
     equal, short = _times(operator, size, rounds, CHAIN)
     longer_equal, longer = _times(operator, size, rounds, LONGER)
@@ -128,13 +105,9 @@ def _times(operator: Any, size: int, rounds: int, length: int) -> tuple[bool, di
         "graph": lambda times: ([graph.launch(stream) for _ in range(times)], stream.synchronize()),
     }
     repeats = {name: _repeats(side) for name, side in sides.items()}
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            begin = time.perf_counter()
-            side(repeats[name])
-            times[name].append((time.perf_counter() - begin) / repeats[name])
-    return equal, {name: 1e6 * statistics.median(each) for name, each in times.items()}
+    work = {name: lambda name=name: sides[name](repeats[name]) for name in sides}
+    times = in_turn(work, rounds, seconds)
+    return equal, {name: 1e6 * statistics.median(each) / repeats[name] for name, each in times.items()}
 
 
 def _repeated(program: Callable[[Any], Any], x: Any, times: int) -> None:
@@ -160,4 +133,4 @@ def _repeats(side: Callable[[int], object]) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__doc__, measure, rounds=15, one=False)

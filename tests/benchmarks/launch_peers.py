@@ -11,24 +11,17 @@ _CPP = """
 #include <dlfcn.h>
 struct Config { unsigned grid[3], block[3], shared; void* stream; void* attributes; unsigned count; };
 using LaunchEx = int (*)(const Config*, void*, void**, void**);
-using Launch = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
-                       void**);
-extern "C" int launches(void* function, void* stream, void* x, void* y, unsigned n, int times, bool is_ex,
-                        bool is_buffer) {
+extern "C" int launches(void* function, void* stream, void* x, void* y, unsigned n, int times, bool is_buffer) {
   static void* driver = dlopen("libcuda.so.1", RTLD_NOW);
-  static LaunchEx launch_ex = driver ? (LaunchEx)dlsym(driver, "cuLaunchKernelEx") : nullptr;
-  static Launch launch = driver ? (Launch)dlsym(driver, "cuLaunchKernel") : nullptr;
-  int status = launch && launch_ex ? 0 : -1;
+  static LaunchEx launch = driver ? (LaunchEx)dlsym(driver, "cuLaunchKernelEx") : nullptr;
+  int status = launch ? 0 : -1;
   for (int k = 0; k < times && !status; ++k) {
     void* values[] = {&x, &y, &n};
     struct { void *x, *y; unsigned n; } packed = {x, y, n};
     size_t size = 20;
     void* extra[] = {(void*)1, &packed, (void*)2, &size, nullptr};  // CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE
-    void** arguments = is_buffer ? nullptr : values;
-    void** buffer = is_buffer ? extra : nullptr;
     Config config = {{4, 1, 1}, {256, 1, 1}, 0, stream, nullptr, 0};
-    status = is_ex ? launch_ex(&config, function, arguments, buffer)
-                   : launch(function, 4, 1, 1, 256, 1, 1, 0, stream, arguments, buffer);
+    status = launch(&config, function, is_buffer ? nullptr : values, is_buffer ? extra : nullptr);
   }
   return status;
 }

@@ -8,19 +8,15 @@ python -m tests.benchmarks.registry --output registry.json
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import statistics
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import synthetic
-from tests.benchmarks.machine import command_line, describe
+from tests.benchmarks import script
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import summary
 from tests.support.distributions import install
+from tests.support.synthetic import write_family
 
 _FIND = """
 import json, sys, time
@@ -34,54 +30,35 @@ print(json.dumps([1e3 * (time.perf_counter() - begin), len(opened)]))
 """
 
 
-def main() -> None:
-    """Measure, print, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--databases", type=int, default=200)
-    parser.add_argument("--fragments", type=int, default=500)
-    parser.add_argument("--runs", type=int, default=11)
-    options = parser.parse_args()
-    result: dict[str, Any] = {
-        **describe(command_line()), "databases": options.databases, "fragments each": options.fragments,
-    }  # fmt: skip
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        mini, site, path = synthetic.compile_mini(place), place / "site", place / "path"
-        path.mkdir()
-        for number in range(options.databases):
-            made = synthetic.write(path / f"f{number}.fragdb", mini, options.fragments, f"f{number}")
-            value = f"p{number}.fragments"
-            install(site, f"package-{number}", families={f"f{number}": value}, databases={value: made})
-        result["installed"] = _measured(place, options, PYTHONPATH=str(site))
-        result["on JITLTO_DATABASE_PATH"] = _measured(place, options, JITLTO_DATABASE_PATH=str(path))
-    text = json.dumps(result, indent=1) + "\n"
-    print(text)
-    if options.output:
-        options.output.write_text(text)
+def measure(options: Options) -> Result:
+    site, path = options.place / "site", options.place / "path"
+    path.mkdir()
+    for number in range(options.databases):
+        made = write_family(path / f"f{number}.fragdb", options.fragments, f"f{number}")
+        value = f"p{number}.fragments"
+        install(site, f"package-{number}", families={f"f{number}": value}, databases={value: made})
+    ways = {
+        "installed": {"PYTHONPATH": os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))},
+        "on JITLTO_DATABASE_PATH": {"JITLTO_DATABASE_PATH": str(path)},
+    }
+    measured = {way: _measured(options.place / way, options.runs, variables) for way, variables in ways.items()}
+    return {"databases": options.databases, "fragments each": options.fragments, **measured}
 
 
-def _measured(place: Path, options: argparse.Namespace, **variables: str) -> dict[str, Any]:
-    cache = place / f"cache of {'-'.join(variables)}"
-    _find(place / "other", "f0", **variables)  # and the system has read all files once
-    first = [_find(cache, "f1", **variables)]
-    again = [_find(cache, "f1", **variables) for _ in range(options.runs)]
-    others = [_find(cache, f"f{number}", **variables) for number in range(2, options.runs + 2)]
-    return {"first": _summary(first), "again": _summary(again), "another family": _summary(others)}
+def _measured(place: Path, runs: int, variables: dict[str, str]) -> dict[str, Any]:
+    def find(family: str, cache: str = "cache") -> tuple[float, int]:
+        milliseconds, opened = script.answer(_FIND, family, **variables, JITLTO_CACHE_DIR=str(place / cache))
+        return milliseconds, opened
 
-
-def _summary(found: list[tuple[float, int]]) -> dict[str, Any]:
-    times, opened = zip(*found, strict=True)
-    return {"ms, median": round(statistics.median(times), 2), "ms, least": round(min(times), 2), "opened": max(opened)}
-
-
-def _find(cache: Path, family: str, **variables: str) -> tuple[float, int]:
-    path = os.pathsep.join(filter(None, [variables.pop("PYTHONPATH", ""), os.environ.get("PYTHONPATH", "")]))
-    environment = os.environ | variables | {"PYTHONPATH": path, "JITLTO_CACHE_DIR": str(cache)}
-    done = subprocess.run([sys.executable, "-c", _FIND, family], env=environment, check=True, capture_output=True)
-    milliseconds, opened = json.loads(done.stdout)
-    return milliseconds, opened
+    find("f0", "other")  # and the system has read all files once
+    first = [find("f1")]
+    again = [find("f1") for _ in range(runs)]
+    others = [find(f"f{number}") for number in range(2, runs + 2)]
+    return {
+        name: {"ms": summary([each for each, _ in found]), "opened": max(opened for _, opened in found)}
+        for name, found in (("first", first), ("again", again), ("another family", others))
+    }
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__doc__, measure, databases=200, fragments=500, runs=11)

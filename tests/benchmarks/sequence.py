@@ -8,32 +8,22 @@ is measured in every round, in turn; medians over rounds, in nanoseconds for all
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
-import os
-import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import cupy as cp
 import numpy as np
-from cuda.bindings import driver
 from cuda.core import Device, LaunchConfig, launch
 
 import jitlto
 from jitlto import Slot
-from jitlto.build.pipeline import build
-from jitlto.database import FragmentDatabase
-from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
-from tests.benchmarks import bursts
-from tests.benchmarks.machine import command_line, describe
-from tests.support.families import write_family
+from tests.benchmarks import script
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import beyond, in_bursts, ratio, summaries, synchronize
 
 LAUNCHES, BURST = 32, 10
 FAMILY = {
@@ -57,32 +47,16 @@ __global__ void add(const float* x, float* y, unsigned n) {
 N = 1024
 
 
-def main() -> None:
-    """Measure, print, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--rounds", type=int, default=200)
-    options = parser.parse_args()
+def measure(options: Options) -> Result:
     Device(0).set_current()
-    with tempfile.TemporaryDirectory() as directory:
-        os.environ["JITLTO_CACHE_DIR"] = str(Path(directory, "cache"))
-        path = write_family(Path(directory, "family"), FAMILY)
-        database = build([declaration.load_family(path)], Path(directory, "steps.fragdb")).path
-        result = {
-            "machine": describe(command_line()),
-            "launches": LAUNCHES,
-            **_measure(KernelFamily("steps", FragmentDatabase(database)), options.rounds),
-        }
-    print(json.dumps(result, indent=1), flush=True)
-    if options.output:
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
+    return {"launches": LAUNCHES, **_measure(script.built(options.place, FAMILY, "steps"), options.rounds)}
 
 
 def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
     launcher, stream = family.launcher(), Device(0).create_stream()
     arrays = [cp.ones(N, np.float32), cp.ones(N, np.float32)]
     target = cp.zeros(N, np.float32)
-    Device(0).sync()
+    synchronize()
 
     def sequence(slots: int, name: str = "x", **first: Any) -> Any:
         """A sequence whose first launches have a slot."""
@@ -140,23 +114,19 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
     for side in sides.values():
         side()
     target[...] = 0
-    Device(0).sync()
-    times = bursts.in_turn(sides, rounds, BURST)
+    synchronize()
+    times = in_bursts(sides, rounds, BURST)
     expected = len(sides) * rounds * BURST * LAUNCHES
     if float(target[0]) != expected:
         raise SystemExit(f"the launches added {float(target[0])} instead of {expected}")
     return {
-        "nanoseconds": {name: bursts.figures(each) for name, each in times.items()},
-        "ratios to launches, median over rounds": _ratios(times, "launches"),
-        "goals: ns more for one replaced argument": 2000,
+        "nanoseconds": summaries(times),
+        "ratios to launches, median over rounds": {name: ratio(times, name, "launches") for name in times},
         "more_for_a_replaced_argument_ns": {
-            name.partition(", ")[2]: round(
-                statistics.median(map(float.__sub__, each, times["sequence, with a slot"])), 1
-            )
-            for name, each in times.items()
+            name.partition(", ")[2]: beyond(times, name, "sequence, with a slot")
+            for name in times
             if name.endswith("replaced")
         },
-        "calls_of_the_driver_ns": _driver_calls(every, rounds),
         "made_ms": round(1000 * made, 3),
         "first_call_ms": round(1000 * first_call, 3),
     }
@@ -166,30 +136,5 @@ def _order(fixed: dict[str, Any], target: Any) -> list[tuple[str, Any]]:
     return [("x", fixed["x"]), ("y", target), ("n", fixed["n"])]
 
 
-def _driver_calls(sequence: Any, rounds: int) -> dict[str, object]:
-    """The calls that a sequence makes, alone."""
-    handle, graph, packed = sequence._handle, sequence._graph, sequence._launches[0]
-    return {
-        name: bursts.figures(each)
-        for name, each in bursts.in_turn(
-            {
-                "cuStreamIsCapturing": lambda: driver.cuStreamIsCapturing(handle),
-                "cuGraphLaunch": lambda: driver.cuGraphLaunch(graph._executable, handle),
-                "cuGraphExecKernelNodeSetParams": graph._updates[0],
-                "cuLaunchKernelEx": lambda: packed.issue(handle),
-            },
-            rounds,
-            BURST,
-        ).items()
-    }
-
-
-def _ratios(times: dict[str, list[float]], base: str) -> dict[str, float]:
-    return {
-        name: round(statistics.median(a / b for a, b in zip(each, times[base], strict=True)), 3)
-        for name, each in times.items()
-    }
-
-
 if __name__ == "__main__":
-    main()
+    script.run(__doc__, measure, rounds=200)

@@ -10,18 +10,14 @@ python -m tests.benchmarks.shared_stores --output docs/benchmarks/shared_stores_
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from tests.benchmarks.machine import command_line, describe
+from tests.benchmarks import script
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import Times, summaries
 from tests.support.families import built
 from tests.support.fleet import TEN, Report, sail
-from tests.support.process import output_of
 from tests.support.store_server import Proxy, fault_proxy, s3_server
 from tests.support.stores import write_key
 
@@ -55,21 +51,13 @@ print(json.dumps(seconds))
 """
 
 
-def main() -> None:
-    """Measure, print, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--processes", type=int, default=64)
-    parser.add_argument("--hosts", type=int, default=8)
-    parser.add_argument("--runs", type=int, default=20, help="fresh processes, one at a time")
-    parser.add_argument("--latency", type=float, default=5.0, help="of a round trip, in ms")
-    options = parser.parse_args()
-    result: dict[str, Any] = {"machine": describe(command_line())}
-    with tempfile.TemporaryDirectory() as directory, s3_server() as server, fault_proxy(server) as proxy:
-        place = Path(directory)
+def measure(options: Options) -> Result:
+    result: Result = {}
+    place: Path = options.place
+    with s3_server() as server, fault_proxy(server) as proxy:
         proxy.set(latency=1e-3 * options.latency)
         path = built(place / "ten", TEN, "ten").database.path
-        variables = _variables(place, proxy)
+        variables = signed(place, proxy)
         for name in ("empty store", "again"):
             proxy.counts(reset=True)
             size = {"hosts": options.hosts, "processes": options.processes}
@@ -78,13 +66,11 @@ def main() -> None:
             result[name] = {**size, **_fleet(report), "requests to the store": _requests(proxy)}
         result["first kernel, ms"] = _first(place, path, variables, options.runs)
         result["found on disk, ms"] = _on_disk(place, path, variables, options.runs)
-    print(json.dumps(result, indent=1))
-    if options.output:
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
+    return result
 
 
-def _variables(place: Path, proxy: Proxy) -> dict[str, str]:
-    """The store, signed."""
+def signed(place: Path, proxy: Proxy) -> dict[str, str]:
+    """The variables of the store behind a proxy, signed."""
     write_key(place / "key")
     keys = {"JITLTO_STORE_KEY": str(place / "key"), "JITLTO_STORE_SIGNERS": str(place / "key.pub")}
     return {**proxy.environment, **keys}
@@ -105,60 +91,41 @@ def _requests(proxy: Proxy) -> Mapping[str, int]:
     return {name: count for name, count in sorted(proxy.counts().items()) if name.isupper() or name.startswith("st")}
 
 
-def _first(place: Path, path: Path, variables: dict[str, str], runs: int) -> dict[str, object]:
-    """Processes with a store and an empty cache, and bare requests for the same objects, in turn."""
-    marks: dict[str, list[float]] = {}
+def _first(place: Path, path: Path, variables: dict[str, str], runs: int) -> Result:
+    """Milliseconds of processes with a store and an empty cache, and bare requests for the same objects, in turn."""
+    times: Times = {}
     found = 0
-
-    def add(name: str, seconds: float) -> None:
-        marks.setdefault(name, []).append(seconds)
-
     for run in range(runs + 1):
-        printed = output_of(_FRESH, path, **variables, JITLTO_CACHE_DIR=str(place / f"fresh{run}"))
-        (load, plan, first, second), layers, digests = json.loads(printed)
+        own = variables | {"JITLTO_CACHE_DIR": str(place / f"fresh{run}")}
+        (_, _, first, second), layers, digests = script.answer(_FRESH, path, **own)
         found += layers.count("store") if run else 0
-        if layers != ["store", "store"]:  # this machine was busy, and the reply late
+        if layers != ["store", "store"] or not run:  # this machine was busy, and the reply late
             continue
-        bare = json.loads(output_of(_BARE, *digests, **variables))
-        alone = {name: text for name, text in variables.items() if name != "JITLTO_STORE"}
-        printed = output_of(_FRESH, path, **alone, JITLTO_CACHE_DIR=str(place / f"alone{run}"))
-        (own_load, own_plan, *_), _, _ = json.loads(printed)
-        if run == 0:
-            continue
-        add("first kernel", first)
-        add("bare request, with its connection", bare[0])
-        add("first kernel beyond the bare request", first - bare[0])
-        add("second kernel", second)
-        add("second bare request", bare[1])
-        add("second kernel beyond the bare request", second - bare[1])
-        add("load and plan", load + plan)
-        add("load and plan without a store", own_load + own_plan)
-    times = {name: _summary(seconds) for name, seconds in marks.items()}
-    return {"kernels requested": 2 * runs, "found in the store": found, **times}
+        bare = script.answer(_BARE, *digests, **variables)
+        for name, seconds in {
+            "first kernel": first,
+            "bare request, with its connection": bare[0],
+            "first kernel beyond the bare request": first - bare[0],
+            "second kernel": second,
+            "second bare request": bare[1],
+            "second kernel beyond the bare request": second - bare[1],
+        }.items():
+            times.setdefault(name, []).append(1000 * seconds)
+    return {"kernels requested": 2 * runs, "found in the store": found, **summaries(times)}
 
 
-def _on_disk(place: Path, path: Path, variables: dict[str, str], runs: int) -> dict[str, object]:
+def _on_disk(place: Path, path: Path, variables: dict[str, str], runs: int) -> Result:
     """Processes that find the kernel on their own disk, with a store and without, in turn."""
-    ways = {"without a store": {"JITLTO_STORE": ""}, "with a store": variables}
-    marks: dict[str, list[float]] = {way: [] for way in ways}
+    ways = {"without a store": {"JITLTO_STORE": ""}, "with a store": {}}
+    times: Times = {f"{way}, from the import to the second kernel": [] for way in ways}
     for run in range(runs + 1):
-        for way, given in ways.items():
-            printed = output_of(_FRESH, path, **(variables | given), JITLTO_CACHE_DIR=str(place / "fresh0"))
-            seconds, layers, _ = json.loads(printed)
+        for name, given in zip(times, ways.values(), strict=True):
+            own = variables | given | {"JITLTO_CACHE_DIR": str(place / "fresh0")}
+            seconds, layers, _ = script.answer(_FRESH, path, **own)
             assert layers == ["disk", "disk"], layers
-            if run:
-                marks[way].append(sum(seconds))
-    return {f"{way}, from the import to the second kernel": _summary(seconds) for way, seconds in marks.items()}
-
-
-def _summary(seconds: Iterable[float]) -> dict[str, float]:
-    values = sorted(seconds)
-    return {
-        "least": round(1e3 * values[0], 2),
-        "median": round(1e3 * statistics.median(values), 2),
-        "most": round(1e3 * values[-1], 2),
-    }
+            times[name] += [1000 * sum(seconds)] if run else []
+    return dict(summaries(times))
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__doc__, measure, processes=64, hosts=8, runs=20, latency=5.0)

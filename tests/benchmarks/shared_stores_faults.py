@@ -9,59 +9,34 @@ python -m tests.benchmarks.shared_stores_faults --runs 15
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import tempfile
-from pathlib import Path
-from statistics import median
-from typing import Any
-
-from tests.benchmarks.machine import command_line, describe
+from tests.benchmarks import script
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import beyond, summary
 from tests.support.shared_stores import KeyPair, signed, trust
 from tests.support.store_faults import FAULTS, Cost, proxied, run
 
 CASES = {"healthy": proxied(), "healthy, 5 ms away": proxied(latency=0.005), **FAULTS}
 
 
-def main() -> None:
-    """Measure, print, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--runs", type=int, default=15, help="of each kind")
-    parser.add_argument("--only", choices=list(CASES))
-    options = parser.parse_args()
-    result: dict[str, Any] = {**describe(command_line()), "runs": options.runs, "faults": {}}
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        key = KeyPair.create(place / "key")
-        settings = signed(trust(place / "signers", key), key)
-        for name in [options.only] if options.only else CASES:
-            result["faults"][name] = measure(name, settings, place, options.runs)
-            print(f"{name:26}", json.dumps(result["faults"][name]), flush=True)
-    result["load"] = os.getloadavg()
-    if options.output:
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
-
-
-def measure(name: str, settings: dict[str, str], place: Path, runs: int) -> dict[str, Any]:
-    """The figures of one fault."""
-    pairs: list[tuple[Cost, Cost]] = []
-    for _ in range(runs):
-        with CASES[name](place) as store:
-            pairs.append((run({}), run(store | settings)))
-    waited = [beside.waited for _, beside in pairs]
-    more = [beside.processor - alone.processor for alone, beside in pairs]
-    return {
-        "waited, ms": {"least": _ms(min(waited)), "median": _ms(median(waited)), "most": _ms(max(waited))},
-        "processor time more, median, ms": _ms(median(more)),
-        "messages": sorted({len(beside.messages) for _, beside in pairs}),
-    }
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 1)
+def measure(options: Options) -> Result:
+    key = KeyPair.create(options.place / "key")
+    settings = signed(trust(options.place / "signers", key), key)
+    result: Result = {}
+    for name in [options.only] if options.only else CASES:
+        alone, beside = list[Cost](), list[Cost]()
+        for _ in range(options.runs):
+            with CASES[name](options.place) as store:
+                alone.append(run({}))
+                beside.append(run(store | settings))
+        waited = [1000 * cost.waited for cost in beside]
+        processor = {n: [1000 * cost.processor for cost in costs] for n, costs in (("a", alone), ("b", beside))}
+        result[name] = {
+            "waited, ms": {"least": round(min(waited), 1), **summary(waited), "most": round(max(waited), 1)},
+            "processor time more, median, ms": beyond(processor, "b", "a"),
+            "messages": sorted({len(cost.messages) for cost in beside}),
+        }
+    return {"runs": options.runs, "faults": result}
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__doc__, measure, runs=15, only=tuple(CASES))

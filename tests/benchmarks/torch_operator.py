@@ -9,26 +9,17 @@ synchronisation, so host or GPU counts, whichever takes longer.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from jitlto import Operator, torch_operator
-from jitlto.build.pipeline import build
-from jitlto.database import FragmentDatabase
-from jitlto.families import declaration
-from jitlto.runtime.family import KernelFamily
-from tests.benchmarks.machine import command_line, describe
-from tests.support.families import write_family
+from tests.benchmarks import script
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import beyond, in_bursts, in_turn, summaries, wall_milliseconds
 from tests.support.operators import FAMILY, declare
 
 BURST, CALLS_OF_MODEL = 200, 50
@@ -40,33 +31,19 @@ CUSTOM = "torch.library.custom_op"
 WITH_BACKWARD = "jitlto.torch_operator with a backward"
 
 
-def main() -> None:
-    """Measure, print, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--rounds", type=int, default=60)
-    options = parser.parse_args()
+def measure(options: Options) -> Result:
     torch.cuda.init()
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        os.environ["JITLTO_CACHE_DIR"] = str(place / "cache")
-        database = build([declaration.load_family(write_family(place / "family", FAMILY))], place / "o.fragdb").path
-        declared = declare(KernelFamily("operators", FragmentDatabase(database)), "jitlto_benchmark")
-        stream = torch._C._cuda_getCurrentRawStream
-        result = {
-            "machine": describe(command_line()),
-            "calls": measure_calls(declared, options.rounds, torch.device("cuda:0"), stream, torch.cuda.synchronize),
-            "model": measure_model(declared, options.rounds, torch.device("cuda:0"), torch.cuda.synchronize),
-        }
-    print(json.dumps(result, indent=1))
-    if options.output:
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
+    declared = declare(script.built(options.place, FAMILY, "operators"), "jitlto_benchmark")
+    device = torch.device("cuda:0")
+    return {
+        "calls": measure_calls(declared, options.rounds, device),
+        "model": measure_model(declared, options.rounds, device),
+    }
 
 
-def measure_calls(
-    declared: dict[str, Operator], rounds: int, device: torch.device, stream: Any, synchronize: Any
-) -> dict[str, object]:
-    """Host time of a call of each side, and what it costs above the launch."""
+def measure_calls(declared: dict[str, Operator], rounds: int, device: torch.device) -> Result:
+    """Host time of a call of each side, in nanoseconds, and what it costs above the launch."""
+    stream: Any = torch._C._cuda_getCurrentRawStream
     operator = replace(declared["square"], qualname="jitlto_benchmark::plain_square", backward=None)
     x = torch.randn(1024, device=device)
     call = operator.resolve(operator.bind([((1024,), "float32"), 1.0]))
@@ -99,21 +76,13 @@ def measure_calls(
         found = side()
         expected = x.square() * (1 if name == "torch.square" else 2)
         torch.testing.assert_close(ready if found is None else found, expected)
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            times[name].append(_seconds(side, BURST, synchronize, whole=False))
-    medians = {name: 1e6 * statistics.median(each) for name, each in times.items()}
-    return {
-        name: {"median_us": round(median, 3), "above_the_launch_us": round(median - medians[LAUNCH], 3)}
-        for name, median in medians.items()
-    }
+    times = in_bursts(sides, rounds, BURST)
+    above = {name: {"above_the_launch": beyond(times, name, LAUNCH)} for name in sides}
+    return {name: figures | above[name] for name, figures in summaries(times).items()}
 
 
-def measure_model(
-    declared: dict[str, Operator], rounds: int, device: torch.device, synchronize: Any
-) -> dict[str, object]:
-    """Times of a small model with two operators in the middle: interpreted, compiled, and as a CUDA graph."""
+def measure_model(declared: dict[str, Operator], rounds: int, device: torch.device) -> Result:
+    """Milliseconds of a small model with two operators in the middle: interpreted, compiled, and as a CUDA graph."""
     square, reduce_rows = torch_operator(declared["square"]), torch_operator(declared["reduce_rows"])
     torch.manual_seed(1)
     first, last = (torch.nn.Linear(256, 256, device=device) for _ in range(2))
@@ -138,29 +107,16 @@ def measure_model(
             for _ in range(5):  # compiles, warms up, and records the graph
                 difference = max(difference, float((side(x) - model(x)).abs().max()))
         compiling = time.perf_counter() - begin
-        times: dict[str, list[float]] = {name: [] for name in sides}
-        for _ in range(rounds):
-            for name, side in sides.items():
-                times[name].append(_seconds(lambda side=side: side(x), CALLS_OF_MODEL, synchronize, whole=True))
+        calls = {name: lambda side=side: [side(x) for _ in range(CALLS_OF_MODEL)] for name, side in sides.items()}
+        times = in_turn(calls, rounds, wall_milliseconds)
     return {
         "graph_breaks": explained.graph_break_count,
         "graphs": explained.graph_count,
         "largest_difference_from_eager": difference,
         "seconds_to_compile": round(compiling, 1),
-        **{name: {"median_us": round(1e6 * statistics.median(each), 2)} for name, each in times.items()},
+        f"milliseconds of {CALLS_OF_MODEL}": summaries(times),
     }
 
 
-def _seconds(side: Callable[[], object], count: int, synchronize: Callable[[], object], *, whole: bool) -> float:
-    """Seconds a call; ``whole`` with the synchronisation at the end."""
-    synchronize()
-    begin = time.perf_counter()
-    for _ in range(count):
-        side()
-    if whole:
-        synchronize()
-    return (time.perf_counter() - begin) / count
-
-
 if __name__ == "__main__":
-    main()
+    script.run(__doc__, measure, rounds=60)

@@ -11,13 +11,9 @@ and two at least, choose by what was saved.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,10 +30,9 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.tuning.bench import Bench
 from jitlto.tuning.best import Best, Problem
 from jitlto.tuning.search import EXHAUSTIVE
-from tests.benchmarks.families import svg
+from tests.benchmarks import script, svg
 from tests.benchmarks.families.databases import BASE, small_family
-from tests.benchmarks.families.part import say, survive, table
-from tests.benchmarks.machine import command_line, describe
+from tests.benchmarks.script import Options, Result
 
 _TUNINGS = 10
 _BUDGET = 20.0  # seconds of a tuning
@@ -48,10 +43,12 @@ _SEARCH = {
 #: A process that chooses by wisdom, and says what.
 _RANK = """
 import json, sys, jitlto
+answers = []
 for name, database, problems in json.loads(sys.stdin.read()):
     family = jitlto.load(name, database)
-    print(json.dumps([[best.origin, str(best.variant), best.launcher.chosen.digest]
-                      for best in (family.best(**problem) for problem in problems)]))
+    answers += [[best.origin, str(best.variant), best.launcher.chosen.digest]
+                for best in (family.best(**problem) for problem in problems)]
+print(json.dumps(answers))
 """
 
 
@@ -156,83 +153,43 @@ def _ranks(cases: list[Case]) -> dict[str, Any]:
     for case in cases:
         by_database.setdefault((case.family.name, str(case.family.location)), []).append(dict(case.problem))
     asked = json.dumps([[name, path, problems] for (name, path), problems in by_database.items()])
-    said = []
-    for rank in range(max(2, devices)):
-        variables = os.environ | {"CUDA_VISIBLE_DEVICES": str(rank % devices)}
-        done = subprocess.run(
-            [sys.executable, "-c", _RANK], input=asked, env=variables, capture_output=True, text=True, check=True
-        )
-        said.append([answer for line in done.stdout.splitlines() for answer in json.loads(line)])
+    count = max(2, devices)
+    said = [script.answer(_RANK, stdin=asked, CUDA_VISIBLE_DEVICES=str(rank % devices)) for rank in range(count)]
     return {"devices": devices, "ranks": len(said), "same": all(each == said[0] for each in said), "answers": said[0]}
 
 
-def _plot(rows: list[dict[str, Any]]) -> str:
-    groups = [
-        svg.Group(row["problem"], [svg.Value.certain(row["speed_up"]), svg.Value.certain(row["largest_speed_up"])])
-        for row in rows
-    ]
-    return svg.bars(
-        "Tuning: how many times as fast as the default",
-        ["chosen by tuning", "best of an exhaustive search"],
-        groups, "time of the default / time of the variant", reference=1.0,
-    )  # fmt: skip
-
-
-def _text(rows: list[dict[str, Any]]) -> str:
-    return table(
-        ("problem", "variants", "speed-up", "best", "regret", "share", "answers", "s"),
-        [
-            (r["problem"], r["variants"], r["speed_up"], r["largest_speed_up"], f"{r['regret']['max']:.2%}",
-             f"{r['share_of_exhaustive_time']['max']:.1%}", len(r["answers"]), r["seconds_of_a_tuning"])
-            for r in rows
-        ],
-    )  # fmt: skip
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, help="the JSON; the plot is written beside it")
-    parser.add_argument("--limit", type=float, default=110.0, help="seconds after which no further problem is begun")
-    options = parser.parse_args()
+def measure(options: Options) -> Result:
     end = time.monotonic() + options.limit
     rows: list[dict[str, Any]] = []
-    failures: list[str] = []
     measured: list[Case] = []
-    with tempfile.TemporaryDirectory() as directory:
-        work = Path(directory)
-        os.environ |= {"JITLTO_CACHE_DIR": str(work / "cache"), "JITLTO_WISDOM": str(work / "own.wisdom")}
-        session.default.reset()
-        with survive("search", failures):
-            for case in _search(work):
-                if time.monotonic() > end:
-                    failures.append(f"{case}: not measured, for lack of time")
-                    continue
-                with survive(str(case), failures):
-                    rows.append(_measure(case))
-                    measured.append(case)
-                    say(f"{case}: {rows[-1]['speed_up']} times as fast, regret {rows[-1]['regret']['max']:.2%}")
-        ranks: dict[str, Any] = {}
-        with survive("ranks", failures):
-            ranks = _ranks(measured)
-    result = {
-        **describe(command_line()),
+    os.environ["JITLTO_WISDOM"] = str(options.place / "own.wisdom")
+    session.default.reset()
+    for case in _search(options.place):
+        if time.monotonic() < end:
+            rows.append(_measure(case))
+            measured.append(case)
+            print(rows[-1], flush=True)
+    return {
         "method": __doc__,
         "worst": {
-            "regret": max((row["regret"]["max"] for row in rows), default=None),
-            "share_of_exhaustive_time": max((row["share_of_exhaustive_time"]["max"] for row in rows), default=None),
-            "answers_of_ten_tunings": max((len(row["answers"]) for row in rows), default=None),
+            "regret": max(row["regret"]["max"] for row in rows),
+            "share_of_exhaustive_time": max(row["share_of_exhaustive_time"]["max"] for row in rows),
+            "answers_of_ten_tunings": max(len(row["answers"]) for row in rows),
         },
-        "ranks": ranks,
+        "ranks": _ranks(measured),
         "problems": rows,
-        "failures": failures,
     }
-    print(_text(rows))
-    print(json.dumps({"worst": result["worst"], "ranks": {**ranks, "answers": "..."}, "failures": failures}, indent=1))
-    if options.output:
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
-        if rows:
-            options.output.with_suffix(".svg").write_text(_plot(rows))
+
+
+def plots(result: Result) -> dict[str, str]:
+    groups = [
+        svg.Group(row["problem"], [svg.Value.certain(row["speed_up"]), svg.Value.certain(row["largest_speed_up"])])
+        for row in result["problems"]
+    ]
+    title, unit = "Tuning: how many times as fast as the default", "time of the default / time of the variant"
+    series = ["chosen by tuning", "best of an exhaustive search"]
+    return {"": svg.bars(title, series, groups, unit, reference=1.0)}
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__doc__, measure, plots, limit=110.0)  # seconds after which no further problem is begun

@@ -12,6 +12,7 @@ import pytest
 
 from jitlto.build.execution.workers import ProcessExecutor
 from tests.support import build_fuzzer
+from tests.support.fuzzing import EFFORT
 
 CORPUS = sorted(Path(__file__).with_name("build_fuzzer_corpus").glob("*.json"))
 
@@ -30,7 +31,7 @@ def test_what_once_failed_agrees(path: Path, tmp_path: Path, executor: ProcessEx
     assert build_fuzzer.replay(json.loads(path.read_text()), tmp_path, executor) is None
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(2 * EFFORT))
 def test_all_ways_of_building_agree_after_every_edit(seed: int, tmp_path: Path, executor: ProcessExecutor) -> None:
     states = list(itertools.islice(build_fuzzer.history(random.Random(seed)), 6))  # noqa: S311
     assert build_fuzzer.replay(states, tmp_path, executor) is None

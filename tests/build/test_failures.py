@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jitlto.base.errors import BuildError, CompileError
+from jitlto.base.errors import CompileError
 from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
@@ -73,13 +72,6 @@ def test_two_bugs_are_two_causes_the_larger_first(grouped: Grouped) -> None:
 
 
 @pytest.mark.slow
-def test_a_bug_of_a_header_is_one_cause_for_all_groups(grouped: Grouped) -> None:
-    (cause,), _ = grouped(op__cuh=MINI["op.cuh"] + "int broken(wrong);\n")
-    assert {place.subject.partition("[")[0] for place in cause.at} == {"mini/kern", "mini/op"}
-    assert cause.count == 6
-
-
-@pytest.mark.slow
 def test_the_message_lists_the_fragments_and_one_error(grouped: Grouped) -> None:
     (cause,), sources = grouped(op__cu__jinja=OPERATION + "{% if data_type == 'double' %}wrong{% endif %}")
     text = str(FailedFragmentsError([cause], len(sources)))
@@ -126,33 +118,6 @@ def test_what_varies_does_not_split_a_cause(values: str, messages: list[str]) ->
     assert len(group_failures(failures, sources)) == 1
 
 
-def test_errors_of_other_tools_are_grouped_by_their_messages() -> None:
-    sources = product("g", t="float double int")
-    logs = ["ptxas /tmp/a1/x.ptx, line 3; error : bad", "ptxas /tmp/b2/y.ptx, line 77; error : bad", "ptxas fatal: no"]
-    failures = [Failure(r, CompileError("x", log=log)) for r, log in zip(sources, logs, strict=True)]
-    causes = group_failures(failures, sources)
-    assert [cause.count for cause in causes] == [2, 1]
-    assert causes[0].log == logs[0]
-
-
-def test_the_name_of_the_source_does_not_split_a_cause() -> None:
-    sources = product("g", t="float double")
-    for names in (["a" * 20, "b" * 20], [str(r.key) for r in sources]):
-        for form in ("{}.cu(1): error: bad", "{}.cu:1:7: error: bad"):
-            errors = [CompileError("x", log=form.format(name)) for name in names]
-            assert (
-                len(group_failures([Failure(r, error) for r, error in zip(sources, errors, strict=True)], sources)) == 1
-            )
-
-
-def test_errors_without_a_log_are_grouped_by_message() -> None:
-    sources = product("g", t="float double int")
-    died = "a compiler process died with exit status -9"
-    errors = [BuildError(died, where="a"), BuildError(died, where="b"), BuildError("another thing")]
-    causes = group_failures([Failure(r, error) for r, error in zip(sources, errors, strict=True)], sources)
-    assert [(cause.message, cause.count) for cause in causes] == [(f"a: {died}", 2), ("another thing", 1)]
-
-
 def test_the_message_is_bounded() -> None:
     sources = [r for n in range(40) for r in product(f"g{n}", t=" ".join(f"v{i}" for i in range(n + 1)))]
     failures = [Failure(r, error_of(r, f"cause {'x' * len(r.key.group)}{r.key.group}")) for r in sources]
@@ -173,21 +138,3 @@ def test_the_error_of_a_build_carries_its_causes_between_processes() -> None:
 
 
 _VALUE = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=6)
-
-
-@pytest.mark.slow
-@given(st.lists(_VALUE, min_size=1, max_size=6, unique=True), st.sampled_from(["", "x ", "\n", "// "]))
-def test_one_bug_is_one_cause_for_all_values(values: list[str], before: str) -> None:
-    """A template that prints the value, at a line that it shifts, with a message that repeats it."""
-    assume(not any(value and value in f", N={number}]" for value in values for number in range(len(values))))
-    group_ = declared("g", ("v",))
-    sources = []
-    for number, value in enumerate(values):
-        text = "\n" * number + f"f({value}, {before}{value}) + nope;\n"
-        sources.append(RenderedSource(FragmentKey.make("f", "g", {"v": value}), group_, {"v": value}, text, ()))
-    failures = [
-        Failure(r, error_of(r, f"nope [with T={value}, N={number}]", number + 1))
-        for number, (r, value) in enumerate(zip(sources, values, strict=True))
-    ]
-    (cause,) = group_failures(failures, sources)
-    assert cause.count == len(values)

@@ -72,7 +72,7 @@ def check_error(error: JitltoError) -> None:
 
 
 @pytest.mark.slow
-@effort(300)
+@effort(100)
 @given(files=declared_families())
 def test_any_declaration_renders_or_is_refused(files: Files) -> None:
     with on_disk(files) as path, within(30):
@@ -105,7 +105,7 @@ def check_database(path: Path) -> None:
 
 
 @pytest.mark.slow
-@effort(25)
+@effort(8)
 @given(files=compiled_families())
 def test_any_source_builds_or_is_refused_and_nothing_is_lost(
     files: Files, mini_path: Path, compilers: ProcessExecutor

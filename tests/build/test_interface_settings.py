@@ -38,14 +38,12 @@ def family(interface: str, **settings: Mapping[str, object]) -> Family:
 
 ARCHS = {
     "parentheses": STRUCTURE("", f"float a[({IS_NEW})];"),
-    "braces": STRUCTURE(f"constexpr int n{{{IS_NEW}}};", "float a[n];"),
     "alignment": STRUCTURE("", "float a; alignas(__CUDA_ARCH__ >= 900 ? 32 : 4)"),
     "function": STRUCTURE(f"constexpr __device__ int n() {{ return {IS_NEW}; }}", "float a[n()];"),
-    "target": STRUCTURE("#include <nv/target>\nconstexpr __device__ int n() "
-                        "{ NV_IF_TARGET(NV_PROVIDES_SM_90, (return 2;), (return 1;)) }", "float a[n()];"),
-    "minimum": f"#if __CUDA_MINIMUM_ARCH__ >= 900\n{CHOICE}",
     "toolkit": f"#include <cuda/std/cstdint>\n#if _CCCL_PTX_ARCH() >= 900\n{CHOICE}",
     "macro": STRUCTURE(f"#define N ({IS_NEW})\n", "float a[N];"),
+    "body": STRUCTURE("inline __device__ void g() {\n#if __CUDA_ARCH__ >= 900\n#define N 2\n#else\n"
+                      "#define N 1\n#endif\n}\n", "float a[N];"),
 }  # fmt: skip
 
 
@@ -62,7 +60,6 @@ def test_an_architecture_that_a_declaration_depends_on_is_the_same_for_all(case:
     "interface",
     [
         "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700\n#error too old\n#endif\n",
-        "inline __device__ int width() { return __CUDA_ARCH__; }\n",
         "#ifdef __CUDA_ARCH__\n#define HD __device__\n#else\n#define HD\n#endif\nHD float other(float x);\n",
     ],
 )
@@ -95,7 +92,6 @@ def test_so_is_an_option_that_defines_a_macro_of_the_compiler(options: list[str]
     ("option", "macro"),
     [
         ("--expt-relaxed-constexpr", "__CUDACC_RELAXED_CONSTEXPR__"),
-        ("-Xcompiler=-ffast-math", "__FAST_MATH__"),
         ("-Xcompiler=-fopenmp", "_OPENMP"),
     ],
 )
@@ -134,14 +130,6 @@ def test_callers_sources_mean_what_fragments_mean(settings: str, tmp_path: Path,
         _link(path)
         with raises(PlanError, "plan-interface-text", "f.cuh:2", "callers' code"):
             _link(path, source=DEVICE)
-
-
-@pytest.mark.slow
-def test_a_group_that_callers_supply_is_refused_by_the_build(tmp_path: Path) -> None:
-    files = replace(family(f"#if __CUDA_ARCH__ >= 900\n{CHOICE}"), is_callers=True).files("pair")
-    files["family.toml"] = files["family.toml"].replace("[family]", '[family]\narchs = ["75", "90"]')
-    with raises(BuildError, "build-interface-architecture", "f.cuh:2", "callers' code"):
-        build([load_family(write_family(tmp_path, files))], tmp_path / "a.fragdb", jobs=1)
 
 
 def _two(directory: Path, interface: str, user: str = "", used: str = "", **headers: str) -> list[Path]:

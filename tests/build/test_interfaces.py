@@ -58,22 +58,13 @@ FINE = "__device__ float activation(float x) { return x > 0 ? x : 0; }"
 
 
 @pytest.mark.slow
-def test_a_definition_need_not_include_its_interface(build_family: BuildFamily) -> None:
-    assert build_family(family(FLOAT, FINE)).advice == ()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("interface", "definition", "options"),
     [
         (FLOAT, "__device__ int activation(float x) { return x > 0; }", {}),
         (TEMPLATE, f"{INCLUDE}template <class T> __device__ float activation(T x) {{ return x; }}",
          {"instance": "template __device__ float activation<float>(float);"}),
-        (TEMPLATE, f"{INCLUDE}template <class T> __device__ T activation(T x, int) {{ return x; }}",
-         {"instance": "template __device__ float activation<float>(float);"}),
         ('extern "C" ' + FLOAT, 'extern "C" __device__ int activation(float x) { return x > 0; }', {}),
-        ('extern "C" ' + FLOAT, 'extern "C" __device__ float activation(int x) { return x > 0; }', {}),
-        ("extern __device__ float activation;", "__device__ int activation = 1;", {"call": "*x = activation;"}),
         ("extern __constant__ float activation[4];", "__constant__ float activation[5] = {};",
          {"call": "*x = activation[1];"}),
     ],
@@ -91,9 +82,7 @@ def test_a_definition_that_contradicts_its_interface_does_not_compile(
     ("interface", "definition"),
     [
         (TEMPLATE, "template <> __device__ float activation<float>(float x) { return x; }"),
-        ('extern "C" ' + FLOAT, FINE),
         ("struct Point { float x; };\n" + FLOAT, "__device__ float activation(float x) { return Point{x}.x; }"),
-        (f"namespace n {{ struct P {{}}; }}\n{FLOAT}", f"using namespace n;\n{FINE}"),
     ],
 )
 def test_a_source_that_does_not_include_its_interface_sees_it(
@@ -110,12 +99,7 @@ def test_a_source_that_does_not_include_its_interface_sees_it(
         (FLOAT, "__device__ float activation(float& x) { return x; }", {}, ("activation(float&)", "activation(float)")),
         ("__device__ float activation(const float* x);", "__device__ float activation(float* x) { return *x; }",
          {"call": "*x = activation(x);"}, ("activation(float*)", "activation(float const*)")),
-        (TEMPLATE, "template <class T> __device__ T activation(T& x) { return x; }",
-         {"instance": "template __device__ float activation<float>(float&);"},
-         ("float activation<float>(float&)", "float activation<float>(float)")),
         (f"namespace n {{ {FLOAT} }}", FINE, {"call": "*x = n::activation(*x);"}, ("n::activation(float)",)),
-        (f"namespace n {{ {FLOAT} }}", f"{INCLUDE}using namespace n;\n{FINE}", {"call": "*x = n::activation(*x);"},
-         ("n::activation(float)",)),
     ],
 )  # fmt: skip
 def test_a_definition_of_another_overload_is_refused(
@@ -135,28 +119,6 @@ def test_beside_a_definition_of_the_right_one_there_is_advice(build_family: Buil
     files["zero.cuh"] = "__device__ float activation(double x) { return 0; }\n"
     (advice,) = build_family(files).advice
     assert "no kernel contains act/activation[name=zero]: no fragment requires activation(double)" in advice
-
-
-@pytest.mark.slow
-def test_also_beside_another_function_of_the_interface_that_is_right(build_family: BuildFamily) -> None:
-    files = family(f"{FLOAT}\n__device__ float zero();", f"{FINE}\n__device__ float zero() {{ return 0; }}")
-    files["kern.cu.jinja"] = files["kern.cu.jinja"].replace("(*x)", "(*x) + zero()")
-    files |= {"activation.json": '{"name": ["relu", "twice"]}'}
-    right, wrong = (
-        "__device__ float zero() { return 1; }",
-        "__device__ float activation(float x, int) { return 2 * x; }",
-    )
-    overload = "__device__ float activation(float x) { return 2 * x; }"
-    (advice,) = build_family(files | {"twice.cuh": f"{right}\n{wrong}\n"}).advice
-    assert "no kernel contains act/activation[name=twice]" in advice
-    assert build_family(files | {"twice.cuh": f"{right}\n{wrong}\n{overload}\n"}).advice == ()
-
-
-@pytest.mark.slow
-def test_another_instance_of_a_template_is_not(build_family: BuildFamily) -> None:
-    instance = "template __device__ int activation<int>(int);"
-    with raises(UnplannedKernelsError, "build-unplanned-kernels", "float activation<float>(float)"):
-        build_family(family(TEMPLATE, TEMPLATE[:-1] + " { return x; }", instance=instance))
 
 
 @pytest.mark.slow
@@ -191,11 +153,6 @@ def test_parts_are_checked_when_they_are_merged(tmp_path: Path) -> None:
         build([loaded], part, jobs=1, shard=Shard(number, 2))
     with raises(BuildError, "build-no-interface", "act/activation[name=relu]"):
         merge_databases(parts, tmp_path / "whole.fragdb")
-
-
-@pytest.mark.slow
-def test_none_on_purpose_is_allowed(build_family: BuildFamily) -> None:
-    assert len(build_family(SLIP | {"family.toml": TOML + NONE}).fragments) == 2
 
 
 @pytest.mark.slow
@@ -247,13 +204,9 @@ WIDE_FAMILY = family(WIDE, "", call=CALL_WIDE) | {
 }
 BEFORE = {
     "group": {"family.toml": TOML.replace("[device", 'options = ["-DWIDE"]\n[device') + DECLARED},
-    "undefining group": {"family.toml": TOML.replace("[device", 'options = ["-UWIDE"]\n[device') + DECLARED},
     "template": {"kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"]},
-    "both": {"kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"],
-             "activation.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["activation.cu.jinja"]},
     "provider": {"activation.cu.jinja": "#define WIDE 1\n" + WIDE_FAMILY["activation.cu.jinja"]},
     "header": {"kern.cu.jinja": '#include "wide.cuh"\n' + WIDE_FAMILY["kern.cu.jinja"], "wide.cuh": "#define WIDE\n"},
-    "behind": {"kern.cu.jinja": WIDE_FAMILY["kern.cu.jinja"] + "#undef WIDE\n"},
     "supplied": {"family.toml": TOML.partition("matrix = \"activ")[0] + DECLARED,
                  "kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"]},
 }  # fmt: skip
@@ -271,16 +224,6 @@ ASKS = {"activation.cuh": "#pragma once\n" + WIDE.replace("#ifdef WIDE", "#if __
 
 
 @pytest.mark.slow
-def test_groups_of_other_architectures_do_not_meet_in_an_interface_that_asks_for_them(
-    build_family: BuildFamily,
-) -> None:
-    other = {"family.toml": TOML.replace("[device", 'archs = ["90"]\n[device') + DECLARED}
-    with raises(BuildError, "build-interface-architecture", "activation.cuh:4", "double other", "90"):
-        build_family(WIDE_FAMILY | ASKS | other)
-    assert build_family(WIDE_FAMILY | other).advice == ()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "files",
     [
@@ -294,28 +237,6 @@ def test_macros_on_which_nothing_depends_do_no_harm(build_family: BuildFamily, f
     assert build_family(WIDE_FAMILY | files).advice == ()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("interface", "source", "code", "name"),
-    [
-        ("template <class T> struct L { float a, b; };", "template <> struct L<int> { float b, a; };",
-         "build-interface-specialisation", "L"),
-        ("template <class T> struct L { float a; };\ntemplate <class T> struct L<T*> { float a, b; };",
-         "template <> struct L<int*> { float b, a; };", "build-interface-specialisation", "L"),
-        ("template <class T> constexpr int width = 2;\nstruct V { float v[width<int>]; };",
-         "template <> constexpr int width<float> = 4;", "build-interface-specialisation", "width"),
-    ],
-)  # fmt: skip
-def test_no_source_specialises_a_template_of_an_interface(
-    build_family: BuildFamily, interface: str, source: str, code: str, name: str
-) -> None:
-    files = family(f"{interface}\n{FLOAT}", FINE)
-    build_family(files)
-    files["kern.cu.jinja"] = f"{source}\n{files['kern.cu.jinja']}"
-    with raises(BuildError, code, name, "kern[].cu:1", "activation.cuh:3"):
-        build_family(files)
-
-
 TRAIT = "template <class T> struct L { float a; };"
 MACRO = "#define SPECIAL(T) template <> struct L<T> { float b, a; }"
 
@@ -324,26 +245,27 @@ MACRO = "#define SPECIAL(T) template <> struct L<T> { float b, a; }"
 @pytest.mark.parametrize(
     ("interface", "source", "name"),
     [
+        (f"{TRAIT}\ntemplate <class T> struct L<T*> {{ float a, b; }};",
+         "template <> struct L<int*> { float b, a; };", "L"),
+        ("template <class T> constexpr int width = 2;\nstruct V { float v[width<int>]; };",
+         "template <> constexpr int width<float> = 4;", "width"),
         (TRAIT, f"{MACRO}\nSPECIAL(int);", "L"),
         (f"{TRAIT}\n{MACRO}", "SPECIAL(int);", "L"),
-        (TRAIT, "#define NAME L\ntemplate <> struct NAME<int> { float b, a; };", "L"),
-        (TRAIT, "#define FULL template <>\nFULL struct L<int> { float b, a; };", "L"),
         (TRAIT, "#define S(X) template <> struct X<int> { float b, a; };\nS(L)", "L"),
         (TRAIT, "namespace mine { template <class T> struct L {}; }\ntemplate <> struct L<int> { float b, a; };", "L"),
         ("template <class T> struct L { static constexpr int n = 1; float a[n]; };",
          "template <> const int L<int>::n = 2;", "L"),
-        (TRAIT, "using Own = int;\ntemplate <> struct L<Own> { float b, a; };", "L"),
         (("template <class T> struct tag {};\ntemplate <class T> __device__ int pick(const T&);\n"
           "template <class T> struct M { decltype(pick(tag<T>())) a; };"),
          "template <class T> __device__ float pick(const tag<T>&);", "pick"),
     ],
 )  # fmt: skip
-def test_neither_through_a_macro_nor_by_an_overload(
+def test_no_source_specialises_a_template_of_an_interface(
     build_family: BuildFamily, interface: str, source: str, name: str
 ) -> None:
     files = family(f"{interface}\n{FLOAT}", FINE)
     files["kern.cu.jinja"] = f"{source}\n{files['kern.cu.jinja']}"
-    with raises(BuildError, "build-interface-specialisation", name, "activation.cuh"):
+    with raises(BuildError, "build-interface-specialisation", name, "kern[].cu:", "activation.cuh:"):
         build_family(files)
 
 
@@ -365,27 +287,6 @@ def test_what_concerns_types_of_its_own_alone_a_source_may_do(build_family: Buil
     files["family.toml"] = files["family.toml"].replace('name = "act"', 'name = "act"\nopaque = ["a::H"]')
     files["kern.cu.jinja"] = f"{source}\n{files['kern.cu.jinja']}"
     build_family(files)
-
-
-@pytest.mark.slow
-def test_options_of_one_group_define_no_macro_of_the_compiler_that_an_interface_asks_for(
-    build_family: BuildFamily,
-) -> None:
-    asks = {"activation.cuh": "#pragma once\n" + WIDE.replace("WIDE", "__CUDACC_RTC_MINIMAL__")}
-    one = {"family.toml": TOML.replace("[device", 'options = ["--minimal"]\n[device') + DECLARED}
-    both = {"family.toml": TOML.replace("[entry", 'options = ["--minimal"]\n[entry', 1) + DECLARED}
-    with raises(BuildError, "build-interface-architecture", "activation.cuh:4", "--minimal"):
-        build_family(WIDE_FAMILY | asks | one)
-    build_family(WIDE_FAMILY | asks | both)
-    build_family(WIDE_FAMILY | one)
-
-
-@pytest.mark.slow
-def test_an_interface_that_cannot_be_included_twice_is_told_so(build_family: BuildFamily) -> None:
-    files = WIDE_FAMILY | {"activation.cuh": WIDE}
-    files["activation.cu.jinja"] = files["activation.cu.jinja"].replace(INCLUDE, "")
-    with raises(CompileError, "compile", "activation.cuh", "argument"):
-        build_family(files)
 
 
 @pytest.mark.slow
@@ -463,13 +364,6 @@ def test_an_overload_of_its_own_that_nothing_defines_does_not_plan(build_family:
 
 
 @pytest.mark.slow
-def test_an_overload_that_the_interface_declares_and_nothing_defines_is_missing(build_family: BuildFamily) -> None:
-    files = family(f"{FLOAT}\n__device__ float activation(int x);", FINE, call="*x = activation(1) + activation(*x);")
-    with raises(UnplannedKernelsError, "build-unplanned-kernels", "activation(int)"):
-        build_family(files)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("interface", "line"),
     [
@@ -536,8 +430,6 @@ def test_each_interface_stands_alone_and_leaves_nothing_open(
     ("variable", "is_right"),
     [
         ("static __device__ float scale = 1;", False),
-        ("namespace { __device__ float scale = 1; }", False),
-        ("static __device__ const float scale = 3;", True),
         ("constexpr float scale = 3;", True),
     ],
 )

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
+from jitlto.base.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError
 from jitlto.build import proof
 from jitlto.build.cache.cache import open_cache
 from jitlto.build.execution.events import Observer, Span
-from jitlto.build.failures import FailedFragmentsError
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.rendered_families import family_record
@@ -103,28 +102,6 @@ class Told(Observer):
 
 
 @pytest.mark.slow
-def test_each_phase_begins_once_where_no_family_can_be_rendered(tmp_path: Path) -> None:
-    families = [
-        declaration.load_family(
-            write_family(
-                tmp_path / name,
-                changed(
-                    family__toml=MINI["family.toml"].replace('"mini"', f'"{name}"'),
-                    kern__cu__jinja="{{ nothing }}",
-                    op__cu__jinja="{{ nothing }}",
-                ),
-            )
-        )
-        for name in ("one", "two")
-    ]
-    told = Told()
-    with raises(FailedFragmentsError, code="build-failed-fragments"):
-        build(families, tmp_path / "x.fragdb", jobs=1, observer=told, keep_going=True)
-    assert told.phases == ["render", "compile", "check"]
-    assert told.expected == told.ended == []
-
-
-@pytest.mark.slow
 def test_an_observer_receives_each_fragment_once(tmp_path: Path) -> None:
     told = Told()
     report = build(
@@ -138,13 +115,9 @@ def test_an_observer_receives_each_fragment_once(tmp_path: Path) -> None:
 
 
 FAILURES = {
-    "template": (changed(op__cu__jinja="{{ nobody }}"), RenderError, "render-undefined", ("nobody",)),
     "source": (
         changed(op__cu__jinja='#include "op.cuh"\n__device__ {{data_type}} {{op_name}};;)'),
         CompileError, "compile", ("op.cu.jinja",),
-    ),
-    "header": (
-        changed(op__cuh="#pragma once\nint x = ;\n"), BuildError, "build-interface-alone", ("op.cuh:2", "x = ;"),
     ),
     "kernel": (
         changed(kern__cu__jinja="__device__ {{data_type}} f() { return 1; }"),
@@ -260,29 +233,6 @@ def test_a_build_without_work_does_not_plan_again(tmp_path: Path, monkeypatch: p
     build(families, tmp_path / "4.fragdb", jobs=1, cache=None, shard=Shard(1, 2))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("definition", "requirer"),
-    [
-        ("__device__ int op(float a) { return 2 * a; }", '#include "op.cuh"'),
-        ("__device__ float op(float a) { return 2 * a; }", "__device__ int op(float a);"),
-    ],
-)
-def test_a_side_that_contradicts_the_interface_does_not_compile(
-    build_family: BuildFamily, definition: str, requirer: str
-) -> None:
-    """Neither a mangled name nor a layout shows the result type: the group's interface is compiled with it."""
-    files = {
-        "op.cuh": "#pragma once\n__device__ float op(float a);\n",
-        "op.json": '{"data_type": ["float"], "op_name": ["twice"]}',
-        "op.cu.jinja": f"{definition}  // {{{{op_name}}}}{{{{data_type}}}}\n",
-        "kern.json": '{"data_type": ["float"]}',
-        "kern.cu.jinja": f"{requirer}\n__global__ void kern(float* x, unsigned n) {{ x[0] = op(x[0]); }}\n",
-    }
-    with raises(CompileError, "compile", "int op(float a)"):
-        build_family(MINI | files)
-
-
 def test_a_file_that_is_not_a_database_is_not_replaced(tmp_path: Path) -> None:
     path = write_family(tmp_path / "mini", MINI)
     before = path.read_bytes()
@@ -324,13 +274,6 @@ def test_options_of_a_group_reach_its_compiles_and_no_others(build_family: Build
     with raises(CompileError, "compile", "group op"):
         build_family(changed(family__toml=toml, **files))
     build_family(changed(family__toml=toml.replace("[device.op]", '[device.op]\noptions = ["-DOP"]'), **files))
-
-
-@pytest.mark.slow
-def test_groups_of_a_kernel_that_set_a_link_option_differently_are_refused(build_family: BuildFamily) -> None:
-    links = "\n[entrypoint.kern.link]\nmax_registers = 32\n\n[device.op.link]\nmax_registers = 64\n"
-    with raises(UnplannedKernelsError, "build-unplanned-kernels", "plan-conflicting-link-options", "32", "64"):
-        build_family(changed(family__toml=MINI["family.toml"] + links))
 
 
 KERNEL = """typedef {{data_type}} value_t;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -19,19 +18,15 @@ from jitlto.database import FragmentDatabase
 from jitlto.database.writer import write
 from jitlto.record.check_result import Cause
 from jitlto.record.family_record import FamilyRecord, GroupRecord
-from jitlto.record.fragment import Fragment, FragmentKey, Role, SymbolKind
+from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
 from tests.plan.test_enumeration import many
 from tests.plan.test_resolve import HELPER, OP, OP_DOUBLE, fragment, function, kernel
-from tests.support.compiled import compiled
 from tests.support.errors import raises
 from tests.support.families import MINI
 from tests.support.index import open_written
-
-pytestmark = pytest.mark.one_major
-
 
 MORE = "_Z4morei"
 
@@ -49,10 +44,8 @@ def record(
     return FamilyRecord(name, (), LinkOptions(), (Architecture(75),), tuple(groups), texts, uses)
 
 
-def prove(
-    families: list[FamilyRecord], fragments: Iterable[Fragment], gaps: Iterable[FragmentKey] = (), **how: bool
-) -> list[str]:
-    with open_written(fragments, families, gaps) as database:
+def prove(families: list[FamilyRecord], fragments: Iterable[Fragment], **how: bool) -> list[str]:
+    with open_written(fragments, families) as database:
         return require_kernels(database, **how)  # type: ignore[arg-type]
 
 
@@ -122,19 +115,6 @@ def test_two_groups_that_define_one_symbol_are_ambiguous() -> None:
     assert prove([record(*halves)], halves) == []
 
 
-def test_different_causes_are_told_apart() -> None:
-    found = causes(kernel(OP, n="1"), kernel(HELPER, n="2"), kernel(HELPER, n="3"), fragment("op", provides=[OP, MORE]))
-    assert [cause.count for cause in found] == [2]
-    found = causes(kernel(OP_DOUBLE, n="1"), kernel(HELPER, n="2"), kernel(HELPER, n="3"))
-    assert [cause.count for cause in found] == [2, 1]
-
-
-def test_incomplete_families_can_be_allowed() -> None:
-    fragments = kernel(OP, n="1"), kernel(OP, n="2")
-    (advice,) = prove([record(*fragments)], fragments, allow_incomplete=True)
-    assert "op(float)" in advice and "f/kern[n=1]" in advice
-
-
 def test_a_family_that_lends_groups_has_no_kernels() -> None:
     lent = fragment("op", provides=[OP])
     assert prove([record(lent)], [lent]) == []
@@ -145,29 +125,12 @@ def test_a_family_that_lends_groups_has_no_kernels() -> None:
         prove(families, [own])
 
 
-OTHER = fragment("other", provides=[HELPER], requires=[OP])
-
-
 @pytest.mark.parametrize("own", [OP, INLINE_OP])
 def test_a_kernel_that_defines_what_a_group_is_there_for_gets_advice(own: str) -> None:
     mine = fragment("kern", provides=[own], role=Role.ENTRYPOINT)
     variants = [fragment("op", provides=[OP], op_name=name) for name in ("relu", "gelu")]
     (advice,) = prove([record(mine, *variants)], [mine, *variants])
     assert all(part in advice for part in ("f/kern[]", "op(float)", "f/op[", "interface"))
-
-
-def test_a_kernel_that_defines_what_others_require_of_a_group_is_refused() -> None:
-    mine = fragment("kern", provides=[OP], requires=[HELPER], role=Role.ENTRYPOINT)
-    (cause,) = causes(mine, OTHER, fragment("op", provides=[OP]))
-    assert cause.code == "plan-duplicate-definition" and "interface" in (cause.hint or "")
-
-
-def test_fragments_that_a_merge_leaves_out_are_no_error() -> None:
-    fragments = kernel(OP, n="1"), kernel(OP, n="2"), fragment("op", provides=[OP], n="1")
-    gap = FragmentKey.make("f", "op", {"n": "2"})
-    assert prove([record(*fragments)], fragments, [gap]) == []
-    with raises(UnplannedKernelsError, "build-unplanned-kernels"):
-        prove([record(*fragments)], fragments)
 
 
 def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,40 +155,6 @@ def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypa
         once("3", *good)
 
 
-def made_of(group: str, text: str, role: Role = Role.DEVICE) -> Fragment:
-    """A fragment that was compiled."""
-    module = compiled(text).module
-    entry = next((s.name for s in module.provides if s.kind is SymbolKind.KERNEL), "")
-    return Fragment(FragmentKey.make("f", group, {}), role, entry, (), module.provides, module.requires, ())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("declaration", "call", "definition", "is_right"),
-    [
-        ("__device__ float op(float);", "op(x[0])", "__device__ float op(double x) { return x; }", False),
-        ("__device__ float op(float);", "op(x[0])", "__device__ double op(float x) { return x; }", False),
-        ("__device__ float op(float);", "op(x[0])", "__device__ float op(float x, int) { return x; }", False),
-        ("struct P { float x, y; }; __device__ float op(P);", "op(P{})",
-         "struct P { float x, y, z; }; __device__ float op(P p) { return p.x; }", False),
-        ("extern __constant__ float op[4];", "op[threadIdx.x]", "__constant__ float op[5] = {};", False),
-        ("extern __constant__ float op[4];", "op[threadIdx.x]", "__device__ float op[4] = {};", False),
-        ("extern __constant__ float op[];", "op[threadIdx.x]", "__constant__ float op[5] = {};", True),
-    ],
-)  # fmt: skip
-def test_declarations_of_c_are_compared_by_their_layout(
-    declaration: str, call: str, definition: str, is_right: bool
-) -> None:
-    text = f'extern "C" {{ {declaration} }} __global__ void k(float* x) {{ x[0] = {call}; }}'
-    both = made_of("kern", text, Role.ENTRYPOINT), made_of("op", f'extern "C" {{ {definition} }}')
-    if is_right:
-        assert prove([record(*both)], both) == []
-    else:
-        (cause,) = causes(*both)
-        assert "f/kern[] calls it with layout" in cause.message
-        assert "f/op[]: defines op with layout" in cause.message
-
-
 @pytest.mark.slow
 def test_a_kernel_must_exist_for_every_architecture(build_family: BuildFamily) -> None:
     files = dict(MINI)
@@ -233,15 +162,6 @@ def test_a_kernel_must_exist_for_every_architecture(build_family: BuildFamily) -
     files["kern.cu.jinja"] = "#if __CUDA_ARCH__ < 900\n" + files["kern.cu.jinja"] + "\n#endif\n"
     with raises(CompileError, "compile-architectures", "compute_75", "compute_90"):
         build_family(files)
-
-
-@pytest.mark.slow
-def test_a_build_refuses_what_is_inline_in_one_fragment_of_a_kernel_alone(build_family: BuildFamily) -> None:
-    helper = "__device__ __noinline__ {}float help(float x) {{ return x; }}\n".format
-    kernel_ = MINI["kern.cu.jinja"].replace("if (i < n)", "if (i < n && help(1.f) > 0)")
-    op = MINI["op.cu.jinja"].replace("return", "return T(help(1.f)) *")
-    with raises(UnplannedKernelsError, None, "help(float)", "mini/kern", "mini/op"):
-        build_family(MINI | {"kern.cu.jinja": helper("") + kernel_, "op.cu.jinja": helper("inline ") + op})
 
 
 def test_a_covering_set_finds_what_fails_in_a_single_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,20 +218,6 @@ def notes(found: FamilyProof, kind: Kind) -> list[str]:
     return [note.message for note in found.notes if note.kind is kind]
 
 
-def test_the_shipped_families_hold(search: KernelFamily, transform: KernelFamily) -> None:
-    found = prove_family(search)
-    assert found.holds
-    assert len(found.kernels) == 96
-    assert found.notes == ()
-    found = prove_family(transform)
-    assert found.holds
-    assert len(found.kernels) == 2
-    assert notes(found, Kind.SUPPLIED) == [
-        "callers supply user_transform(double) at run time, for 1 kernel",
-        "callers supply user_transform(float) at run time, for 1 kernel",
-    ]
-
-
 def test_a_value_that_only_one_of_two_groups_has_is_a_failure_that_names_the_combination(found_of: Prove) -> None:
     found = found_of(
         kernel(OP, HELPER, data_type="float"),
@@ -337,30 +243,6 @@ def test_two_names_of_one_type_in_two_matrices_are_named(found_of: Prove) -> Non
     assert {failure.kind for failure in found.failures} == {Kind.REQUIREMENT, Kind.UNUSED}
     hint = found.failures[-1].hint or ""
     assert all(part in hint for part in ("data_type", "matrices", "int8_t", "signed char"))
-
-
-def test_a_combination_of_values_that_a_third_group_lacks_is_a_failure(found_of: Prove) -> None:
-    both = "_Z4bothv"
-    found = found_of(
-        kernel(OP, HELPER, both),
-        *(fragment("op", provides=[OP], a=v) for v in "12"),
-        *(fragment("helper", provides=[HELPER], b=v) for v in "12"),
-        *(fragment("both", provides=[both], a=a, b=b) for a, b in ("11", "12", "21")),
-        *(kernel(group=f"other{n}") for n in range(2)),
-    )
-    assert failures(found) == [("requirement", {"a": "2", "b": "2"})]
-
-
-def test_one_hole_is_reported_once_whatever_else_is_chosen(found_of: Prove) -> None:
-    filtered = "_Z6filterv"
-    found = found_of(
-        kernel(OP, HELPER, filtered),
-        *(fragment("filter", provides=[filtered], a=v) for v in "123"),
-        *(fragment("op", provides=[OP], metric=m) for m in ("l1", "l2")),
-        fragment("helper", provides=[HELPER], metric="l1"),
-    )
-    assert failures(found)[0] == ("requirement", {"metric": "l2"})
-    assert len(found.failures) == 1
 
 
 def test_layouts_that_differ_are_a_failure_only_where_the_two_meet(found_of: Prove) -> None:
@@ -398,13 +280,6 @@ def test_a_fragment_that_no_kernel_contains_is_a_failure_with_its_reason(
     assert found.failures[0].subject == str(extra.key)
 
 
-def test_an_unused_fragment_that_only_another_unused_one_requires_says_so(found_of: Prove) -> None:
-    chain = fragment("a", provides=["_Z5otherf"], requires=[HELPER]), fragment("b", provides=[HELPER])
-    found = found_of(kernel(), *chain)
-    assert [failure.subject for failure in found.failures] == ["f/a[]", "f/b[]"]
-    assert "only f/a[] requires its symbols" in found.failures[1].message
-
-
 def test_symbols_that_callers_supply_are_noted_and_other_missing_symbols_are_failures(found_of: Prove) -> None:
     header = {"user.cuh": "__device__ float op(float); // not helper\n"}
     found = found_of(
@@ -417,69 +292,6 @@ def test_symbols_that_callers_supply_are_noted_and_other_missing_symbols_are_fai
     assert notes(found, Kind.SUPPLIED) == ["callers supply op(float) at run time, for 1 kernel"]
     # The callers' code may call it.
     assert len(notes(found, Kind.UNUSED)) == 1
-
-
-def test_symbols_in_the_interface_of_a_different_group_are_not_left_to_callers(found_of: Prove) -> None:
-    header = {
-        "user.cuh": '#include "op.cuh"\n__device__ float mine(float);\n',
-        "op.cuh": "__device__ double op(double);\n",
-    }
-    fragments = (kernel(OP_DOUBLE, "_Z4minef"), kernel(OP, group="two"), fragment("op", provides=[OP]))
-    found = found_of(*fragments, headers=header, supplied={"user": "user.cuh"})
-    assert [failure.kind for failure in found.failures] == [Kind.REQUIREMENT]
-    assert "nothing provides op(double)" in found.failures[0].message
-
-
-def test_families_without_parameters_and_without_kernels(found_of: Prove) -> None:
-    found = found_of(kernel(OP), fragment("op", provides=[OP]))
-    assert found.holds
-    assert [dict(k.configuration) for k in found.kernels] == [{}]
-    shared = found_of(fragment("op", provides=[OP]))
-    assert shared.holds
-    assert [note.kind for note in shared.notes] == [Kind.EMPTY]
-    assert [failure.kind for failure in found_of().failures] == [Kind.EMPTY]
-
-
-def calls_of_a_proof(path: Path, count: int) -> int:
-    """Count the calls of functions during the proof of a family with so many providers of one symbol."""
-    providers = [fragment("op", provides=[OP], op_name=f"op_{number:04}") for number in range(count)]
-    entries = [kernel(OP, tile=str(number)) for number in range(2)]
-    # None of these is in any kernel: of another type, required by nothing, or by an unused fragment only.
-    unused = [fragment("odd", provides=[OP_DOUBLE], n=str(number)) for number in range(count)]
-    family = load(path / f"{count}.fragdb", (*entries, *providers, *unused), {}, {})
-    assert len(family.index.entrypoints) == 2  # read before
-    calls = 0
-
-    def count_call(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count_call)
-    try:
-        found = prove_family(family)
-    finally:
-        sys.setprofile(None)
-    assert len(found.kernels) == 2 * count
-    assert len(found.failures) == count
-    return calls
-
-
-@pytest.mark.slow
-def test_a_proof_takes_steps_in_proportion_to_the_providers_of_a_symbol(tmp_path: Path) -> None:
-    assert calls_of_a_proof(tmp_path, 200) < 2.2 * calls_of_a_proof(tmp_path, 100)
-
-
-@pytest.mark.slow
-def test_two_thousand_kernels_are_proved_in_seconds(found_of: Prove) -> None:
-    types, filters = ("a", "b", "c", "d"), 3
-    fragments = [kernel(f"_Z2opP1{t}", "_Z6filterv", data_type=t, veclen=str(v)) for t in types for v in range(16)]
-    fragments += [
-        fragment("op", provides=[f"_Z2opP1{t}"], data_type=t, metric=f"m{m}") for t in types for m in range(10)
-    ]
-    fragments += [fragment("filter", provides=["_Z6filterv"], filter_name=str(n)) for n in range(filters)]
-    found = found_of(*fragments)
-    assert found.holds
-    assert len(found.kernels) == 4 * 16 * 10 * filters
 
 
 def test_findings_that_differ_in_names_values_and_numbers_only_have_one_cause(found_of: Prove) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import BuildError
 from jitlto.build.rendered_families import RenderedFamilies
-from jitlto.build.shards import Shard, digest_sources, make_part_record, select
+from jitlto.build.shards import Shard, digest_sources, select
 from jitlto.families import declaration
 from jitlto.record.fragment import FragmentKey
 from tests.support.errors import raises
@@ -84,15 +84,3 @@ def test_the_digest_of_the_whole_depends_on_sources_and_not_on_directories(tmp_p
     assert all(before[key] != header[key] for key in before)
     renamed = contents(tmp_path / "e", MINI | {"family.toml": MINI["family.toml"].replace("* x", "* values")})
     assert {key.group for key in before if before[key] != renamed[key]} == {"kern"}
-
-
-def test_a_part_record_has_what_its_merge_must_know() -> None:
-    a, b, c = (FragmentKey.make("f", "op", {"n": n}) for n in "abc")
-    faults = (("f", "two", "no"), ("f", "one", "no"))
-    part = make_part_record(Shard(2, 3), {c: "3", a: "1", b: "2"}, faults, {"f": "nvrtc 12.9"}, ["advice"])
-    assert part.keys == (a, b, c)
-    assert part.faults == faults[::-1]
-    assert (str(part), part.toolchains, part.advice) == ("part 2 of 3", (("f", "nvrtc 12.9"),), ("advice",))
-    other = make_part_record(Shard(1, 3), {a: "1", b: "2", c: "3"}, (), {"f": "nvrtc 12.9"}, ())
-    assert other.whole == part.whole
-    assert make_part_record(Shard(1, 3), {a: "1", b: "2", c: "4"}, (), {}, ()).whole != part.whole

@@ -53,14 +53,6 @@ def test_the_cover_contains_every_combination_that_occurs(space: Configurations,
     assert tuples == len(occurring(space, strength))
 
 
-@pytest.mark.slow
-@given(spaces(), st.integers(1, 5))
-def test_nothing_is_chosen_twice_and_the_same_input_gives_the_same_cover(space: Configurations, strength: int) -> None:
-    found = choose_cover(space, strength)
-    assert found[0] == sorted(set(found[0]))
-    assert choose_cover([dict(reversed(row.items())) for row in space], strength) == found
-
-
 def test_pairs_need_few_of_many() -> None:
     space = full(dict.fromkeys("abcdef", 4))
     assert len(space) == 4096

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from jitlto.base.errors import LinkError, VersionError
+from jitlto.base.errors import VersionError
 from jitlto.base.versions import Architecture, Version
-from jitlto.build.findings import group_findings, link_failure
 from jitlto.build.proof import prove
 from jitlto.check.links import LinkJob, require_readable
 from jitlto.cuda import nvjitlink
@@ -14,21 +11,6 @@ from jitlto.link.parallel import run_parallel
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
-
-
-@pytest.mark.slow
-def test_links_that_fail_for_one_reason_have_one_cause(mini: KernelFamily) -> None:
-    found = prove(mini.database)["mini"]
-    jobs = [LinkJob(mini, k, Architecture(n)) for n in (50, 70, 90) for k in found.kernels]
-    outcomes = sorted(run_parallel(link, jobs, 2), key=lambda outcome: outcome[0])
-    assert [position for position, _, _ in outcomes] == list(range(len(jobs)))
-    failures = []
-    for _, job, error in outcomes:
-        assert error is None or isinstance(error, LinkError)
-        if error:
-            failures.append(link_failure(error, "mini/kern", job.kernel.configuration, job.arch.sm))
-    causes = group_findings(failures)
-    assert [(cause.archs, cause.count) for cause in causes] == [(("sm_50", "sm_70"), 8)]
 
 
 def link(job: LinkJob) -> object:
@@ -43,10 +25,10 @@ def test_a_caller_that_stops_does_not_wait_for_the_rest(mini: KernelFamily) -> N
         taken.append(job)
         link(job)
 
-    outcomes = run_parallel(call, [LinkJob(mini, first, Architecture(50))] * 10_000, 2)
+    outcomes = run_parallel(call, [LinkJob(mini, first, Architecture(50))] * 1000, 2)
     next(outcomes)
     outcomes.close()  # type: ignore[attr-defined]
-    assert len(taken) < 10_000
+    assert len(taken) < 1000
 
 
 def image(kind: ImageKind, version: Version, isa: Version | None = None) -> Image:

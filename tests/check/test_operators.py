@@ -40,11 +40,11 @@ reduce_rows = Operator(
 )
 """
 DEFAULTS = {
-    "flag": 'Flag("reduction", "str")',
+    "flag": 'Flag("reduction", "str", "sum")',
     "dtypes": '("float32", "float64")',
     "reduction": "case.reduction",
     "block": "64",
-    "more": "",
+    "more": 'examples=({"reduction": ("sum", "largest")},),',
 }
 Write = Callable[..., str]
 
@@ -102,18 +102,18 @@ def test_every_dtype_flag_and_optional_array_is_called(write: Write, suffix: str
 
 
 RIGHT = {
-    "a default": {"flag": 'Flag("reduction", "str", "sum")'},
-    "named values": {
+    "a mapped flag": {
         "flag": 'Flag("kind", "str", "s")',
         "reduction": '{"s": "sum", "l": "largest"}[case.kind]',
         "more": 'examples=({"kind": ("s", "l")},),',
     },
-    "an integer that chooses nothing": {"flag": 'Flag("k", "int", 3)', "reduction": '"sum"'},
     "values that belong together": {
         "more": 'examples=({"T": ("float32",), "reduction": ("sum",)}, {"T": ("float64",), "reduction": ("largest",)}),'
     },
-    "a size that must be small": {"block": "case.m", "more": 'examples=({"m": (32, 1024)},),'},
-}
+    "a size that must be small": {
+        "block": "case.m", "more": 'examples=({"m": (32, 1024), "reduction": ("sum",)},),',
+    },
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -123,19 +123,18 @@ def test_what_is_right_holds(write: Write, changed: dict[str, str]) -> None:
     assert (found["failures"], found["archs"]) == ([], ["sm_80", "sm_90"])
 
 
-MAPPED = {"flag": 'Flag("kind", "str", "s")', "reduction": '{"s": "sum", "m": "mean"}[case.kind]'}
+BOTH = 'examples=({"reduction": ("sum", "largest")},), '
 WRONG = {
     "a dtype without a kernel": ({"dtypes": '("float32", "float16")'}, "plan-unknown-value", 8),
-    "a flag's value without a kernel": (
-        {**MAPPED, "more": 'examples=({"kind": ("s", "m")},),'}, "plan-unknown-value", 8,
-    ),
-    "a flag whose values are not known": (MAPPED, "operator-argument", 1),
+    "a flag's value without a kernel": ({"more": 'examples=({"reduction": ("sum", "m")},),'}, "plan-unknown-value", 8),
     "a parameter that there is not": (
-        {"reduction": 'case.reduction, "reducton": case.reduction'}, "plan-unknown-parameter", 1,
+        {"reduction": 'case.reduction, "reducton": case.reduction'}, "plan-unknown-parameter", 16,
     ),
     "a flag that fails": ({"block": "64 // case.is_wide"}, "operator-call", 8),
     "a block that no device takes": ({"block": "2048 if case.is_wide else 64"}, "launch-config", 8),
-    "a link option that there is not": ({"more": "link_options={'max_registers': 'many'},"}, "plan-invalid-link", 16),
+    "a link option that there is not": (
+        {"more": BOTH + "link_options={'max_registers': 'many'},"}, "plan-invalid-link", 16,
+    ),
 }  # fmt: skip
 
 
@@ -157,7 +156,9 @@ def test_a_failure_is_printed_with_its_call(write: Write) -> None:
 
 @pytest.mark.slow
 def test_a_link_that_fails_is_named_with_its_targets(write: Write) -> None:
-    found = check(write(more='link_options={"ptxas": ["--no-such-option"]},'), "--link", "sm_90", "--link", "sm_80")
+    found = check(
+        write(more=BOTH + 'link_options={"ptxas": ["--no-such-option"]},'), "--link", "sm_90", "--link", "sm_80"
+    )
     (failure,) = found["failures"]  # type: ignore[misc]
     assert (sorted(failure["archs"]), failure["count"]) == (["sm_80", "sm_90"], 8)
 
@@ -176,6 +177,12 @@ def test_packages_that_declare_nothing_or_cannot_be_imported_are_errors(write: W
             find_operators(target)
 
 
+@pytest.mark.slow
+def test_the_values_of_a_flag_are_to_be_named(write: Write) -> None:
+    done = jitlto("check", "--operators", write(more=""))
+    fails(done, 1, "operator-argument", "the flag reduction", 'examples=[{"reduction"')
+
+
 def test_it_goes_with_no_option_of_databases(tmp_path: Path) -> None:
     for arguments in (("--operators", "x", "--no-cache"), ("x.fragdb", "--operators", "x"), ()):
         fails(jitlto("check", *arguments), 2)
@@ -191,7 +198,7 @@ kern = Operator(
     "{package}::kern", lambda: load("mini", {str(mini_path)!r}),
     (Array("x", "T", "n", mutated=True), Flag("op_name", "str")), (),
     lambda case: {{"data_type": case.T, "op_name": case.op_name}}, lambda case: Launch(1, 64), ("x", "n"),
-    {{"T": ("float32", "float16")}},
+    {{"T": ("float32", "float16")}}, examples=({{"op_name": ("twice", "square")}},),
 )
 ''')
     monkeypatch.syspath_prepend(str(tmp_path))

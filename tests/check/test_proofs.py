@@ -12,8 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
@@ -109,14 +107,6 @@ def test_a_proof_of_something_else_or_a_damaged_one_is_none(store: CacheDir) -> 
     assert not Proofs(store).has(one)
     assert Proofs(store).key("m", 1) != one
     assert not Proofs(store).has(None)
-
-
-@pytest.mark.slow
-@given(st.lists(st.integers(), max_size=20), st.integers(1, 7))
-def test_every_item_is_in_exactly_one_share(items: list[int], count: int) -> None:
-    shares = [Shard(number, count).share(items) for number in range(1, count + 1)]
-    assert sorted(item for share in shares for item in share) == sorted(items)
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 Check = Callable[..., CheckResult]

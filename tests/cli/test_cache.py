@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.cache_dir import CacheDir
 from jitlto.base.config import Config
 from jitlto.runtime.family import load
 from jitlto.runtime.session import Session
@@ -32,14 +31,6 @@ def own(tmp_path: Path) -> dict[str, str]:
 def _info(own: dict[str, str], **variables: str) -> dict[str, dict[str, object]]:
     described = json.loads(jitlto("cache", "info", "--json", **own, **variables).stdout)
     return {item["name"]: item for item in described["caches"]}
-
-
-def test_info_counts_entries_in_plain_words(own: dict[str, str], tmp_path: Path) -> None:
-    cache = CacheDir(tmp_path / "cache" / "build", 1 << 20)
-    for kind in ("compiled", "history"):
-        for key in ("00" * 32, "11" * 32):
-            cache.put(kind, key, b"")
-    assert "/build: 2 compiled sources, 2 histories, " in jitlto("cache", "info", **own).stdout
 
 
 def test_databases_from_shared_stores_are_counted_and_cleared(

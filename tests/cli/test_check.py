@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.commands import fails, jitlto
@@ -54,36 +53,6 @@ def test_failures_are_printed_with_status_1(build_family: BuildFamily) -> None:
     assert linked["link"]["families"][0]["linked"] == 1
     assert linked["link"]["families"][0]["holds"] is True
     assert linked["holds"] is False
-
-
-@pytest.mark.slow
-def test_inline_functions_that_differ_are_a_failure_unless_they_are_not_compared(build_family: BuildFamily) -> None:
-    helper = "inline __device__ float help(float a) { return a * %s; }\n"
-    files = MINI | {"kern.json": '{"data_type": ["float"]}', "op.json": '{"data_type": ["float"], "op_name": ["x"]}'}
-    files["kern.cu.jinja"] = helper % 2 + files["kern.cu.jinja"].replace("op<T>(x[i])", "op<T>(help(x[i]))")
-    files["op.cu.jinja"] = helper % 3 + files["op.cu.jinja"].replace("{{expr}}", "help(a)") + "// {{op_name}}\n"
-    path = build_family(files).path
-    fails(
-        jitlto("check", path),
-        1,
-        "[link-conflicting-definitions]",
-        "help(float) is defined differently",
-        "mini/kern[",
-        "mini/op[",
-    )
-    described = json.loads(jitlto("check", path, "--json").stdout)
-    assert (described["holds"], described["families"][0]["compared"]) == (False, 1)
-    done = jitlto("check", path, "--no-compare")
-    assert done.returncode == 0
-    assert "agree" not in done.stdout
-
-
-@pytest.mark.slow
-def test_all_kernels_are_linked_for_several_architectures(mini_path: Path) -> None:
-    done = jitlto("check", mini_path, "--link", "sm_75", "--link", "sm_90", "-j", "2")
-    assert done.returncode == 0, done.stderr
-    assert "mini: linked 4 kernels, for sm_75, sm_90: all link" in done.stdout
-    assert f"nvJitLink {nvjitlink.version()}, lto," in done.stdout
 
 
 @pytest.mark.slow

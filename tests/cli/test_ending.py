@@ -105,17 +105,6 @@ except KeyboardInterrupt:
     assert [line for line in said.splitlines() if line in heard] == heard
 
 
-@pytest.mark.slow
-def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
-    code = (
-        "import os; from jitlto.cli.ending import handle_signals; handle_signals(); os.kill(os.getpid(), 1); print(2)"
-    )
-    command = f"trap '' HUP; exec {sys.executable} -c '{code}'"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, env=environment, timeout=60)
-    assert done.stdout.split() == ["2"]
-
-
 # The signal comes in the import of a module: of one that all commands need, of the command's own, of what that needs.
 IMPORTING = """
 import signal, sys

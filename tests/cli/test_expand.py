@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from jitlto.base.errors import MatrixError
 from jitlto.cli.expand import expand
 from jitlto.families import matrix
 from tests.support.commands import jitlto
@@ -70,22 +69,6 @@ def test_lenient_keeps_json_types_and_repeats(tmp_path: Path) -> None:
         {"a": value} for value in (1, True, None, 1.5, "x", "x")
     ]
     assert run(path, "--lenient").stdout.split() == ["a=1", "a=true", "a=null", "a=1.5", "a=x", "a=x"]
-
-
-@pytest.mark.parametrize("option", ["--json", None])
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"a": ["x", "y"], "z": ["x", "x"]},
-        {"a": ["x", "y"], "z": []},
-        {"a": ["x", "y"], "z": [{"b": "x"}, {"a": "x"}]},
-        {"a": ["x", 1]},
-    ],
-)
-def test_a_broken_rule_prints_nothing_but_the_error(tmp_path: Path, document: Any, option: str | None) -> None:
-    result = run(written(tmp_path, document), *([option] if option else []))
-    assert isinstance(result.exception, MatrixError)
-    assert result.stdout == ""
 
 
 def test_exit_status_is_0_1_or_2_and_an_error_is_a_message(good: Path, tmp_path: Path) -> None:

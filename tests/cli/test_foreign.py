@@ -6,27 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.errors import ToolchainError
-from jitlto.compile import compiler as base
-from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
 from jitlto.runtime.family import KernelFamily
 from tests.support.commands import fails, jitlto
 from tests.support.foreign import TREE, for_nvrtc
 
 CALL = "generate_jit_lto_kernels(f NAME_FORMAT k MATRIX_JSON_STRING {} KERNEL_INPUT_FILE k.cu.in)\n"
-
-
-@pytest.mark.slow
-def test_a_tree_is_imported_by_one_command(tmp_path: Path) -> None:
-    done = jitlto("import", "cmake", TREE / "CMakeLists.txt", "-o", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert sorted(path.parent.name for path in tmp_path.glob("*/family.toml")) == [
-        "brute_force", "cluster", "common", "ivf",
-    ]  # fmt: skip
-    assert "rapids_cpm_init" in done.stderr
-    assert "build them: jitlto build " in done.stdout
-    assert "common" in (tmp_path / "ivf" / "family.toml").read_text()
 
 
 @pytest.mark.slow
@@ -69,20 +54,5 @@ def test_it_builds_with_nvrtc_and_every_kernel_links(tmp_path: Path) -> None:
         )  # fmt: skip
         assert plan.options.max_registers == 64
         assert [parameter.size for parameter in plan.resolution.entry.signature] == [8, 8, 24]
-        done = jitlto("check", database.path, "--link", "sm_90", "--no-compare", "--cover", "2")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_it_builds_with_nvcc_which_reads_the_bundled_headers(tmp_path: Path) -> None:
-    try:
-        compiler = base.find_toolchain("nvcc")
-    except ToolchainError as error:
-        pytest.skip(error.what)
-    assert jitlto("import", "cmake", TREE / "CMakeLists.txt", "-o", tmp_path).returncode == 0
-    with built(tmp_path, "brute_force") as database:
-        assert len(database.fragments()) == 40
-        if compiler.version.major != nvjitlink.version().major:
-            pytest.skip(f"nvJitLink {nvjitlink.version()} does not link LTO-IR of nvcc {compiler.version}")
         done = jitlto("check", database.path, "--link", "sm_90", "--no-compare", "--cover", "2")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -55,7 +55,3 @@ def test_plan_shows_registers_and_spills_on_request(mini_path: Path) -> None:
     assert "registers" not in plain.stdout
     # The kernel that it shows is the one that is launched, without an option for the report.
     assert re.findall("digest .*", plain.stdout) == re.findall("digest .*", asked.stdout)
-
-
-def test_resources_are_no_dump(mini_path: Path) -> None:
-    assert jitlto("plan", "mini", *TWICE, "--db", mini_path, "--resources", "--dump", "json").returncode == 2

@@ -57,11 +57,10 @@ def on_a_terminal(*arguments: str, **variables: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_terminal_gets_a_bar_that_vanishes() -> None:
+def test_a_terminal_gets_a_bar() -> None:
     shown = on_a_terminal()
-    assert "━" in shown
+    assert "compiling" in shown
     assert "6/9" in shown
-    assert "\x1b[2K" in shown[shown.rindex("6/9") :]  # the line is wiped
     assert shown.rstrip().endswith("done")
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.cli import cli
 from tests.support.families import MINI, write_family
-from tests.support.outputs import SPECIAL, limited_file_size, special_file
+from tests.support.outputs import SPECIAL, special_file
 
 TWICE = ("mini", "data_type=float", "op_name=twice", "--arch", "sm_90")
 
@@ -97,17 +97,6 @@ WRITERS = {
 }
 
 
-def _old_file(writer: str, path: Path) -> bytes:
-    """Put a file in the place of the output that the command may replace; returns its bytes."""
-    if writer == "merge":
-        shutil.copy("mini.fragdb", path)
-    elif writer == "warm":
-        assert CliRunner().invoke(cli, [*WRITERS[writer], str(path)]).exit_code == 0
-    else:
-        path.write_bytes(b"old")
-    return path.read_bytes()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SPECIAL)
 @pytest.mark.parametrize("writer", WRITERS)
@@ -121,31 +110,3 @@ def test_no_command_replaces_or_writes_to_what_is_no_file(here: Path, writer: st
         assert name in str(done.exception) + done.stderr
     assert os.path.samestat(before, path.lstat())
     assert not Path("new.fragdb").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("writer", [name for name in WRITERS if name != "timings"])
-def test_every_command_keeps_links_and_permissions(here: Path, writer: str) -> None:
-    path = here / "out.json"
-    _old_file(writer, path)
-    path.chmod(0o640)
-    (here / "link.json").symlink_to("out.json")
-    before = path.stat().st_ino
-    assert CliRunner().invoke(cli, [*WRITERS[writer], "link.json"]).exit_code == 0
-    assert Path("link.json").is_symlink()
-    assert path.stat().st_ino != before, "replaced as a whole"
-    assert path.stat().st_mode & 0o777 == 0o640
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("writer", [name for name in WRITERS if name != "timings"])
-def test_on_a_full_disk_every_command_leaves_the_old_file_and_one_message(here: Path, writer: str) -> None:
-    path = here / "out.json"
-    old = _old_file(writer, path)
-    before = sorted(here.iterdir())
-    with limited_file_size(50):
-        done = CliRunner().invoke(cli, [*WRITERS[writer], "out.json"])
-    assert isinstance(done.exception, JitltoError), done.output
-    assert (done.exception.where, done.exit_code) == ("out.json", 1)
-    assert path.read_bytes() == old
-    assert sorted(here.iterdir()) == before

@@ -74,13 +74,3 @@ def test_a_path_that_no_file_can_have_is_wrong_usage(mini_path: Path, tmp_path: 
     arguments = [word for each in place.split() for word in words.get(each, [each])]
     fails(jitlto(*arguments, cwd=tmp_path), 2, "not a valid path")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("place", PLACES)
-def test_a_path_that_is_too_long_is_an_error(mini_path: Path, tmp_path: Path, place: str) -> None:
-    words = {"PATH": ["long" * 100], "DB": [str(mini_path)], "KERNEL": [*KERNEL]}
-    arguments = [word for each in place.split() for word in words.get(each, [each])]
-    done = jitlto(*arguments, cwd=tmp_path)
-    fails(done, done.returncode or 1, "error:" if done.returncode == 1 else "Error:")
-    assert list(tmp_path.iterdir()) == []

@@ -36,8 +36,6 @@ def test_a_store_is_shown_and_pruned(database: Path, store_url: str, tmp_path: P
     assert "removed 1 object, " in (done := succeeds("store", "prune", store_url, "--size", "0"))
     assert "(1 kernel); 0 B left" in done
     succeeds("pull", address, "-o", tmp_path / "copy.fragdb")
-    assert "(1 artifact)" in succeeds("store", "prune", store_url, "--size", "0", "--artifacts")
-    fails(jitlto("pull", address, "-o", tmp_path / "again.fragdb"), 1, store_url)
 
 
 def test_usage_errors_come_before_any_request() -> None:

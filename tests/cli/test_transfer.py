@@ -50,7 +50,7 @@ def test_a_database_is_pushed_once_and_pulled_by_the_address_that_is_printed(
 def test_what_is_damaged_is_not_pushed(packed: Path, store_url: str, damaged: str) -> None:
     path = packed.with_name(damaged)
     path.write_bytes(path.read_bytes()[:-5000])
-    fails(jitlto("push", packed, store_url), 1, damaged)
+    fails(jitlto("push", path, store_url), 1, damaged)
     assert _objects(store_url) == 0
 
 

@@ -81,23 +81,6 @@ def test_what_is_recorded_in_one_place_is_shipped_as_a_pack_and_never_linked_aga
 
 
 @pytest.mark.slow
-def test_the_kernels_of_a_family_are_linked_once(shipped: Path, tmp_path: Path, search: KernelFamily) -> None:
-    cache = {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
-    chosen = ("data_type=float32", "distance_name=euclidean", "veclen=4,16")
-    wanted = [
-        c
-        for c in search.configurations()
-        if c["data_type"] == "float" and c["distance_name"] == "euclidean" and c["veclen"] in ("4", "16")
-    ]
-    command = ("warm", "search", *chosen, "--arch", "sm_90", "--arch", "sm_80,sm_90", "--db", shipped)
-    assert wanted
-    assert _warmed(jitlto(*command, "--json", **cache)) == (2 * len(wanted), 0, 0)
-    assert _warmed(jitlto(*command, "--json", **cache)) == (0, 2 * len(wanted), 0)
-    text = jitlto(*command, "-j", "1", **cache).stdout
-    assert f"{2 * len(wanted)} kernels for sm_90, sm_80: 0 linked, {2 * len(wanted)} already there" in text
-
-
-@pytest.mark.slow
 def test_a_pack_holds_what_was_asked_and_takes_over_what_is_there(shipped: Path, tmp_path: Path) -> None:
     pack, off = tmp_path / "kernels.pack", {"JITLTO_CACHE": "off"}
     few, more = ("veclen=16",), ("veclen=8,16",)

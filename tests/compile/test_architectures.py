@@ -79,12 +79,6 @@ def test_equal_sources_make_equal_code_for_a_target_whatever_they_were_compiled_
     assert alone(USES) == alone(USES, Architecture(80)) == alone(USES, TARGET)
 
 
-@pytest.mark.slow
-def test_a_kernel_is_code_too() -> None:
-    text = b'__device__ int f(int); extern "C" __global__ void kern(int* x) { *x = f(*x); }'
-    assert alone(text) != alone(text.replace(b"f(*x);", b"f(*x) + 1;"))
-
-
 def test_a_fragment_that_lacks_a_symbol_is_an_error() -> None:
     with pytest.raises(LinkError):
         alone(b"__device__ int f(int x) { return x; }", symbols=b"__device__ int g(int x) { return x; }")

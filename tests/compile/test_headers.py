@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 
 from jitlto.base.errors import JitltoError
 from jitlto.compile.headers import HeaderSearch
@@ -62,15 +62,8 @@ def test_a_header_beside_its_includer_wins_over_an_earlier_root(tmp_path: Path) 
     assert asked(tmp_path, '#include "h.h"\n#include "k.h"\n', files) == ("b", "a")
 
 
-def test_angle_brackets_never_look_beside_the_includer(tmp_path: Path) -> None:
-    files = {"b/h.h": "#include <k.h>\n", "a/k.h": warns("a"), "b/k.h": warns("b")}
-    assert asked(tmp_path, '#include "h.h"\n', files) == ("a",)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "include", ['"sub/../k.h"', '"./k.h"', '"sub//../k.h"', '"sub/./../k.h"', "<sub/in/../../k.h>", '"sub/up.h"']
-)
+@pytest.mark.parametrize("include", ['"sub/../k.h"', "<sub/in/../../k.h>", '"sub/up.h"'])
 def test_a_header_is_the_same_by_any_path(tmp_path: Path, include: str) -> None:
     files = {"a/k.h": "#pragma once\n#warning k\n", "a/sub/in/x.h": "", "a/sub/up.h": '#include "../k.h"\n'}
     assert asked(tmp_path, f'#include "k.h"\n#include {include}\n', files) == ("k",)
@@ -98,11 +91,7 @@ def test_what_links_make_ambiguous_is_refused(
     [
         '__has_include("k.h")',
         "__has_include(<k.h>)",
-        '__has_include(/* c */ "k.h")',
         '__has_include( \\\n"k.h")',
-        '__has_include("./k.h")',
-        '__has_include("sub/../k.h")',
-        '!__has_include("none.h")',
         "__has_include(<k.h>) && defined(__has_include)",
         "ANGLED",
     ],
@@ -116,11 +105,8 @@ def test_whether_a_header_exists_is_known(tmp_path: Path, condition: str) -> Non
     "text",
     [
         "#if __has_include(H)",
-        '#define HAS __has_include("k.h")\n#if HAS',
         "#define ASK(x) __has_include(x)\n#if ASK(H)",
-        "#define OBJ __has_include\n#if OBJ(H)",
         "#if _CCCL_HAS_INCLUDE(H)",
-        "#if __has_include /* c */ (STR(k.h))",
     ],
 )
 def test_a_question_through_a_macro_is_refused(tmp_path: Path, text: str) -> None:
@@ -180,13 +166,10 @@ def test_strings_and_comments_stay_as_they_are(text: str) -> None:
     "line",
     [
         "#if __has_include_next(<k.h>)",
-        "#if 0\n#elifdef X",
         "??=include <k.h>",
         "// ??/",
         "#include_next <k.h>",
-        "%:include <k.h>",
         "#inc\\\nlude <k.h>",
-        "// c \\ \n#include <k.h>",
         "int x; /*\n*/ #include <k.h>",
     ],
 )
@@ -220,21 +203,6 @@ def test_a_header_is_another_where_its_includes_are(tmp_path: Path, how: str) ->
     assert len(set(states)) == 4
 
 
-@pytest.mark.slow
-@settings(max_examples=100, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-@given(trees().filter(lambda tree: len(tree.roots) == 1))
-def test_a_closure_read_again_is_itself(tree: Tree) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        roots = tree.write(Path(directory))
-        try:
-            first = HeaderSearch(roots, strict=True).closure(tree.main.encode())
-        except JitltoError:
-            return
-        again = HeaderSearch([], first.headers, strict=True).closure(first.text)
-    assert again.text == first.text
-    assert again.headers.items() <= first.headers.items()
-
-
 # --- against nvcc's preprocessor ---
 
 
@@ -258,7 +226,7 @@ def test_gcc_answers_as_nvcc_does(tmp_path: Path) -> None:
     nvcc = shutil.which("nvcc")
     if nvcc is None or preprocessor() is None:
         pytest.skip("no nvcc, or no g++")
-    for number, (tree, expected) in enumerate(load(CORPUS)[:40]):
+    for number, (tree, expected) in enumerate(load(CORPUS)[:12]):
         assert ask_gcc(tree, tmp_path / str(number)) == expected
         found = ask_nvcc(nvcc, tree, tmp_path / str(number))
         assert (found.failed, found.warnings[: len(expected.warnings)]) == (expected.failed, expected.warnings)

@@ -12,7 +12,7 @@ from typing import Literal
 
 import pytest
 
-from jitlto.base.errors import CompileError, ToolchainError, VersionError
+from jitlto.base.errors import CompileError, ToolchainError
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import Unit, decode_unit, encode_unit
 from jitlto.build.pipeline import build
@@ -22,12 +22,10 @@ from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.nvcc import Compiler
 from jitlto.cuda import nvjitlink, toolkit
-from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
-from jitlto.record.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
@@ -220,25 +218,10 @@ def test_headers_of_every_architecture_are_reported(compiler: Compiler) -> None:
 
 
 @pytest.mark.slow
-def test_the_flags_of_the_link_are_taken(compiler: Compiler) -> None:
-    flags = LinkOptions(fast_math=True, lineinfo=True).compile_flags()
-    text = 'extern "C" __global__ void k(float* x) { *x = *x / 3; }'
-    (_, _, image), *_ = compile_text(compiler, text, options=flags, images=BOTH[:1]).images
-    try:
-        linked = link([LinkInput(InputKind.FATBIN, image, "k")], Architecture(90), ["-lto", "-lineinfo"], ptx=True)
-    except VersionError as error:
-        pytest.skip(error.what)
-    text = linked.data.decode()
-    assert ".ftz.f32" in text
-    assert ".loc" in text
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("\n  int f() { return nope; }\n", 'error: identifier "nope" is undefined'),
-        ("\n#error this is wrong\n", "error: #error this is wrong"),
         ("\n#include <no/such.h>\n", 'catastrophic error: cannot open source file "no/such.h"'),
     ],
 )
@@ -329,20 +312,6 @@ def test_the_include_directories_are_searched_in_order_beside_the_includer_first
     own = [name for name in compiled.reads if not name.startswith("<")]
     assert own == ["+1//h.h", "+1//k.h", "+1//near.h", "../common.h", "k.h"]
     assert all(search.find(name) is not None for name in own)
-
-
-PREPROCESSED = b"""# 0 "source.cu"
-# 1 "/usr/include/stdc-predef.h" 1 3 4
-# 1 "include/one.h" 1
-# 7 "feigned.h"
-# 2 "source.cu" 2
-# 1 "caf\\303\\251 \\"x.h" 1
-const char* text = "# 1 \\"in/text.h\\" 1";
-"""
-
-
-def test_what_was_entered_is_told_by_line_markers() -> None:
-    assert nvcc._entered(PREPROCESSED) == {"/usr/include/stdc-predef.h", "include/one.h", 'café "x.h'}
 
 
 def test_a_killed_nvcc_is_an_error_with_the_signal(compiler: Compiler, tmp_path: Path) -> None:

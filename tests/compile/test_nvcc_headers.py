@@ -98,17 +98,6 @@ def test_a_header_that_appears_before_one_that_the_toolkit_read_rebuilds(tmp_pat
     assert ", 10;" in text and report.compiled == 1
 
 
-def test_a_header_that_appears_in_an_earlier_directory_rebuilds(tmp_path: Path, cache: Cache) -> None:
-    files = {
-        "more/value.h": "#define VALUE 1\n",
-        "inc/lib.h": "#define NAME(x) <x.h>\n#include NAME(value)\n",
-        "kernel.cu.jinja": "#include <lib.h>\n" + KERNEL % "VALUE",
-    }
-    assert ", 8;" in made(tmp_path, files, cache)[0]
-    text, report = made(tmp_path, files | {"inc/value.h": "#define VALUE 2\n"}, cache)
-    assert ", 9;" in text and report.compiled == 1
-
-
 def test_what_no_compiler_could_mean_is_not_given(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "index").write_text("")

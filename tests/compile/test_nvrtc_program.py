@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.nvrtc_program import compile_source
-from jitlto.cuda import toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.record.headers import Source
 from tests.support.errors import raises
@@ -120,29 +118,6 @@ def test_internal_symbols_are_apart_even_if_their_names_are_equal(mode: str, mon
         assert b"equal" in link(inputs, BASE[0], []).data
 
 
-@pytest.mark.slow
-def test_a_kernel_carries_short_names_of_its_sources() -> None:
-    inputs = [
-        LinkInput(InputKind.LTOIR, compile_source(source(text), BASE, OPTIONS).ltoir[BASE[0]], "input")
-        for text in (STATIC.replace("FACTOR", "3"), STATIC.replace("FACTOR", "5").replace("visible", "other"), CALLER)
-    ]
-    cubin = link(inputs, BASE[0], ["-lto"]).data
-    assert b"help" in cubin
-    assert not re.search(rb"[0-9a-f]{21}", cubin)
-
-
-@pytest.mark.slow
-def test_the_identity_is_that_of_what_is_compiled() -> None:
-    texts = ("__device__ int f() { return 1; }", "__device__ int f() { return 2; }")
-
-    def identity(text: str, architectures: list[Architecture] = BASE, options: list[str] = OPTIONS) -> str:
-        return compile_source(source(text), architectures, options).identity
-
-    one = identity(texts[0])
-    assert identity(texts[0]) == one
-    assert len({one, identity(texts[1]), identity(texts[0], [Architecture(80)]), identity(texts[0], BASE, [])}) == 4
-
-
 def test_a_refused_source_gives_the_compilers_words() -> None:
     error = failure("__device__ int f() {\n  return undefined_name;\n}\n")
     assert 'identifier "undefined_name" is undefined' in error.log
@@ -191,14 +166,6 @@ def test_nothing_is_read_that_was_not_given(tmp_path: Path, monkeypatch: pytest.
     for include in [f'"{tmp_path}/outside.h"', f"<{tmp_path}/outside.h>"]:
         with raises(JitltoError, "jitlto-header-absolute", "outside.h"):
             HeaderSearch([], deep).closure(text.format(include).encode())
-
-
-@pytest.mark.slow
-def test_the_toolkits_headers_are_found_by_content_too() -> None:
-    search = HeaderSearch(toolkit.header_roots())
-    text = b"#include <cuda_fp16.h>\n#include <cuda/std/cstdint>\n__device__ __half f(__half x) { return x + x; }\n"
-    result = compile_source(search.closure(text), BASE, OPTIONS)
-    assert [s.name for s in result.module.provides] == ["_Z1f6__half"]
 
 
 def test_the_source_around_an_error_is_shown() -> None:

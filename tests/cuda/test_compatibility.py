@@ -16,7 +16,6 @@ from jitlto.cuda.compatibility import (
     linkable_architectures,
     ltoir_links,
     newest_ptx_isa,
-    oldest_toolkit,
     runs_on,
     select_images,
 )
@@ -122,15 +121,6 @@ def test_the_base_of_ptx_for_a_device_that_came_later(linker: str, target: str, 
     # Where a caller names an architecture that no toolkit has, it is a typo.
     named = None if target == "sm_130" else expected
     assert jit_base(arch(target), Version.parse(linker), requested=True) == named
-
-
-@pytest.mark.slow
-@given(modern)
-def test_the_oldest_toolkit_that_reads_what_another_writes_is_no_newer_and_reads_it(version: Version) -> None:
-    isa = newest_ptx_isa(version)
-    oldest = oldest_toolkit(isa)
-    assert oldest <= version
-    assert isa <= newest_ptx_isa(oldest)
 
 
 @pytest.mark.slow

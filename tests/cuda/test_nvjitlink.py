@@ -56,11 +56,6 @@ def test_ltoir_may_come_in_a_fatbin() -> None:
     assert link([wrapped(KERNEL), wrapped(OP)], SM_90, ["-lto"]).data == link(inputs, SM_90, ["-lto"]).data
 
 
-@pytest.mark.slow
-def test_ptx_links_without_lto() -> None:
-    assert link([ptx(KERNEL), ptx(OP)], SM_90, []).data[:4] == b"\x7fELF"
-
-
 def test_linked_ptx_that_lacks_a_function_can_be_refused() -> None:
     with raises(UnresolvedSymbolError, None, "op(float)"):
         check_linked_ptx(link([ltoir(KERNEL)], SM_90, ["-lto"], ptx=True))
@@ -73,11 +68,6 @@ def test_ptx_and_ltoir_link_together() -> None:
     # What came as PTX is not inlined: it is still there to be called.
     assert b"_Z2opf" in linked
     assert b"_Z2opf" not in link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"]).data
-
-
-def test_the_same_inputs_give_the_same_bytes() -> None:
-    inputs = [ltoir(KERNEL), ltoir(OP)]
-    assert link(inputs, SM_90, ["-lto"]).data == link(inputs, SM_90, ["-lto"]).data
 
 
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
@@ -114,18 +104,6 @@ def test_a_missing_variable_is_an_error_and_not_a_mere_warning(text: str, mode: 
         link(inputs, SM_90, flags)
 
 
-def test_linked_ptx_keeps_what_is_missing_for_inspection() -> None:
-    linked = parse_ptx(link([ltoir(KERNEL)], SM_90, ["-lto"], ptx=True).data.decode())
-    assert [symbol.name for symbol in linked.requires] == ["_Z2opf"]
-
-
-@pytest.mark.slow
-def test_a_variable_that_another_input_defines_is_found() -> None:
-    definition = "__constant__ float factor = 3.0f;"
-    assert link([ltoir(USES_CONSTANT), ltoir(definition)], SM_90, ["-lto"]).data[:4] == b"\x7fELF"
-    assert link([ptx(USES_CONSTANT), ptx(definition)], SM_90, []).data[:4] == b"\x7fELF"
-
-
 OTHER_OP = "__device__ float op(float a) { return a + 1.0f; }"
 
 
@@ -133,22 +111,6 @@ def test_two_definitions_in_ltoir_are_an_error_that_names_the_function() -> None
     with raises(LinkError, "link-duplicate", "op(float)") as caught:
         link([ltoir(KERNEL), ltoir(OP), ltoir(OTHER_OP)], SM_90, ["-lto"])
     assert "_Z2opf" in caught.value.log
-
-
-@pytest.mark.slow
-def test_weak_definitions_may_stand_in_several_inputs() -> None:
-    helper = "inline __device__ __noinline__ float helper(float a) { return a * 2.0f; }\n"
-    kernel = helper + KERNEL.replace("op(x[threadIdx.x])", "op(helper(x[threadIdx.x]))")
-    op = helper + "__device__ float op(float a) { return helper(a); }"
-    assert link([ltoir(kernel), ltoir(op)], SM_90, ["-lto"]).data[:4] == b"\x7fELF"
-    assert link([ptx(kernel), ptx(op)], SM_90, []).data[:4] == b"\x7fELF"
-
-
-@pytest.mark.slow
-def test_a_target_below_the_inputs_is_an_architecture_error() -> None:
-    with raises(ArchitectureError, "link-architecture-input", "sm_80") as caught:
-        link([ltoir(KERNEL, arch=90), ltoir(OP, arch=90)], Architecture(80), ["-lto"])
-    assert caught.value.log
 
 
 def test_ptx_for_a_later_architecture_is_an_architecture_error() -> None:
@@ -227,11 +189,6 @@ def test_a_truncated_input_is_a_link_error() -> None:
         link([LinkInput(InputKind.LTOIR, whole[: len(whole) // 2], "half"), ltoir(OP)], SM_90, ["-lto"])
 
 
-def test_no_input_at_all_is_a_link_error() -> None:
-    with pytest.raises(LinkError):
-        link([], SM_90, ["-lto"])
-
-
 def test_an_unknown_flag_is_a_link_error_that_shows_the_options() -> None:
     with raises(LinkError, "link-options", "-no-such-option"):
         link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto", "-no-such-option"])
@@ -255,12 +212,6 @@ def test_a_missing_function_is_an_error_after_a_failed_link_too() -> None:
         for inputs, flags in (([ltoir(KERNEL)], ["-lto"]), ([ptx(KERNEL)], [])):
             with raises(UnresolvedSymbolError, None, "op(float)"):
                 link(inputs, SM_90, flags)
-
-
-def test_a_link_after_a_failed_one_works() -> None:
-    with pytest.raises(LinkError):
-        link([LinkInput(InputKind.LTOIR, b"garbage", "rubbish")], SM_90, ["-lto"])
-    assert link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"]).data[:4] == b"\x7fELF"
 
 
 def test_a_missing_nvjitlink_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

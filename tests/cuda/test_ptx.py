@@ -99,18 +99,6 @@ def test_what_a_module_requires(module: Callable[[], Module]) -> None:
     assert list(requires) == sorted(requires)
 
 
-def test_version_and_target() -> None:
-    module = compiled(KINDS).module
-    assert module.target == Architecture(75)
-    assert module.isa >= (8, 0)
-    assert f".version {module.isa}" in compiled(KINDS).ptx
-
-
-def test_kernel_parameters_by_size_and_alignment() -> None:
-    kernel = compiled(KINDS).module.declarations["_Z4kernPf3Pod4Wide5ThreecS1_"]
-    assert kernel.parameters == ((8, 8), (8, 4), (16, 16), (12, 4), (1, 1), (16, 16))
-
-
 @pytest.mark.parametrize(
     "text",
     [

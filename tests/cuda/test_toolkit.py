@@ -29,7 +29,6 @@ __device__ float f(float x) {
     ("header", "code"),
     [
         ("cuda_fp16.h", "__device__ float f(__half x) { return __half2float(x); }"),
-        ("cuda_bf16.h", "__device__ float f(__nv_bfloat16 x) { return __bfloat162float(x); }"),
         ("cuda_fp8.h", "__device__ float f(__nv_fp8_e4m3 x) { return float(x); }"),
         ("mma.h", _WMMA),
         ("cuda/std/cstdint", "__device__ cuda::std::int64_t f(cuda::std::int64_t x) { return -x; }"),

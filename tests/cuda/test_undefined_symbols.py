@@ -8,27 +8,7 @@ from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, find_undefined, link
 from jitlto.record.headers import Source
-from jitlto.runtime.family import KernelFamily
 from tests.plan.user_code.test_inputs import relocatable_cubin
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("__global__ void kern(float* x) { *x = 1.0f; }", []),
-        ("__device__ float op(float); __global__ void kern(float* x) { *x = op(*x); }", ["_Z2opf"]),
-        ("extern __constant__ float factor; __global__ void kern(float* x) { *x = factor; }", ["factor"]),
-        ("extern __device__ float factor; __global__ void kern(float* x) { *x = factor; }", ["factor"]),
-        # What the toolkit provides is no requirement.
-        ('extern "C" __device__ int printf(const char*, ...); __global__ void kern() { printf("text"); }', []),
-        ("__global__ void kern(long long* x, long long y) { *x /= y; }", []),
-    ],
-    ids=["nothing", "function", "constant", "variable", "printf", "division"],
-)
-def test_what_a_cubin_leaves_open(text: str, expected: list[str]) -> None:
-    assert find_undefined(relocatable_cubin(text)) == expected
-
 
 FEATURES = {
     "printf": 'extern "C" __device__ int printf(const char*, ...);\n__global__ void k(float* x) { printf("%f", *x); }',
@@ -62,9 +42,3 @@ def test_whatever_a_kernel_uses_of_the_toolkit_is_not_left_open(feature: str, mo
     for target in targets:
         # The link itself refuses what is left open.
         assert find_undefined(link([item], target, ["-lto"] if mode == "lto" else []).data) == []
-
-
-def test_a_linked_kernel_leaves_nothing_open(mini: KernelFamily) -> None:
-    for mode in ("lto", "ptx"):
-        plan = mini.plan(arch="sm_90", link_mode=mode, data_type="float", op_name="twice")
-        assert find_undefined(plan.link().cubin) == []

@@ -24,7 +24,6 @@ from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily, load
-from tests.benchmarks import database_scale
 
 PLACES = int(os.environ.get("JITLTO_TEST_DAMAGE", "360")) // 3
 
@@ -186,12 +185,3 @@ def test_a_damaged_database_answers_the_same_or_fails(sample: Sample, tmp_path: 
                 assert given == expected, what
             outcome["identical"] += 1
     print(f"databases: {dict(outcome)}")
-
-
-@pytest.mark.slow
-def test_a_plan_from_a_large_damaged_database_is_the_same_or_an_error(tmp_path: Path) -> None:
-    """Half of the damage is in the rows that the plan reads, which are few of those that there are."""
-    database_scale.write_family(tmp_path / "large.fragdb", 300)
-    outcome = database_scale.damage(tmp_path / "large.fragdb", 300, PLACES * 3)
-    assert outcome["in rows that the plan reads: DatabaseError"] > PLACES
-    print(f"large databases: {outcome}")

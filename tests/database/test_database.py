@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import random
 import shutil
 import signal
 import sqlite3
@@ -20,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture, Version
 from jitlto.database import FragmentDatabase, writer
 from jitlto.database import _records as records
@@ -37,8 +35,6 @@ from jitlto.record.fragment import (
 )
 from jitlto.record.options import LinkOptions
 from tests.support.errors import raises
-
-pytestmark = pytest.mark.one_major
 
 # --- A small content ---
 
@@ -73,7 +69,7 @@ FAMILIES = [
         (
             GroupRecord("op", Role.DEVICE, ("data_type",), "op.cuh", False),
             GroupRecord("u", Role.DEVICE, (), "u.h", True),
-            GroupRecord("v", Role.DEVICE, (), None, False, (("max_registers", 64), ("ptxas", ("-v",)))),
+            GroupRecord("v", Role.DEVICE, (), None, False),
         ),
         (("op.cuh", "#pragma once\n"),),
         interfaces=("op.cuh", "u.h"),
@@ -124,8 +120,8 @@ def test_what_is_written_is_read(small: Path) -> None:
 
 def test_look_ups(small: Path) -> None:
     with FragmentDatabase(small) as opened:
-        assert list(opened.iterate()) == list(opened.iterate("f")) == sorted(FRAGMENTS, key=lambda f: f.key)
-        assert not [*opened.iterate("g")]
+        assert opened.fragments() == opened.fragments("f") == sorted(FRAGMENTS, key=lambda f: f.key)
+        assert not opened.fragments("g")
         assert opened.get(FRAGMENTS[1].key) == FRAGMENTS[1]
         assert opened.get(FragmentKey.make("f", "op", {"data_type": "int"})) is None
         assert opened.get(FragmentKey.make("g", "op", {})) is None
@@ -164,10 +160,7 @@ def described(draw: st.DrawFn, blobs: dict[str, bytes]) -> Image:
 def contents(draw: st.DrawFn) -> tuple[list[FamilyRecord], list[Fragment], dict[str, bytes]]:
     blobs: dict[str, bytes] = {}
     distinct = st.lists(names, max_size=3, unique=True).map(tuple)
-    group_link = tuples(st.integers(1, 255).map(lambda count: ("max_registers", count)))
-    groups = st.builds(
-        GroupRecord, names, st.sampled_from(Role), distinct, st.none() | names, st.booleans(), group_link
-    )
+    groups = st.builds(GroupRecord, names, st.sampled_from(Role), distinct, st.none() | names, st.booleans())
     all_groups = st.lists(groups, max_size=3, unique_by=lambda group: group.name).map(tuple)
     link = st.builds(LinkOptions, fast_math=st.booleans(), max_registers=st.none() | st.integers(1, 255))
     records = st.builds(
@@ -186,7 +179,7 @@ def contents(draw: st.DrawFn) -> tuple[list[FamilyRecord], list[Fragment], dict[
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(contents(), st.randoms())
 def test_any_content_is_read_as_it_was_written(
     tmp_path: Path, written: tuple[list[FamilyRecord], list[Fragment], dict[str, bytes]], random: Any
@@ -225,33 +218,6 @@ PART = PartRecord(
     (("f", "_Z2opf", "no such function"),),
     ("the matrix is odd: «é»",),
 )
-parts = st.builds(
-    PartRecord, st.integers(1, 9), st.integers(1, 9), texts,
-    st.lists(keys, max_size=3, unique=True).map(sorted).map(tuple),
-    st.dictionaries(names, texts, max_size=3).map(lambda d: tuple(sorted(d.items()))),
-    tuples(st.tuples(names, texts, texts)),
-    tuples(texts),
-)  # fmt: skip
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parts)
-def test_a_part_says_what_it_is_a_part_of(tmp_path: Path, part: PartRecord) -> None:
-    digest = writer.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=part)
-    with FragmentDatabase(tmp_path / "part") as opened:
-        assert opened.part == part
-        assert opened.digest == digest
-        assert opened.verify() == 4
-
-
-def test_a_part_is_a_database_like_any_other_but_not_the_same(small: Path, tmp_path: Path) -> None:
-    digest = writer.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=PART)
-    assert content(tmp_path / "part", verify=True) == content(small)
-    with FragmentDatabase(small) as complete:
-        assert complete.part is None
-        assert complete.digest != digest
-    assert str(PART) == "part 2 of 3"
 
 
 def change_meta(path: Path, statement: str) -> None:
@@ -262,7 +228,6 @@ def change_meta(path: Path, statement: str) -> None:
         connection.execute(statement)
 
 
-@pytest.mark.parametrize("name", ["part", "gaps"])
 @pytest.mark.parametrize(
     "statement",
     [
@@ -273,29 +238,18 @@ def change_meta(path: Path, statement: str) -> None:
         "UPDATE meta SET name = 'whole' WHERE name = '{}'",
     ],
 )
-def test_a_changed_part_or_list_of_gaps_is_noticed_where_it_is_read(tmp_path: Path, name: str, statement: str) -> None:
+def test_a_changed_part_is_noticed_where_it_is_read(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "part"
-    gaps = [FragmentKey.make("f", "g", {"n": str(n)}) for n in (2, 1)]
-    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART, gaps=gaps)
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
     with FragmentDatabase(path) as opened:
-        assert (opened.part, opened.gaps) == (PART, tuple(sorted(gaps)))
-    change_meta(path, statement.format(name))
+        assert opened.part == PART
+    change_meta(path, statement.format("part"))
     with raises(DatabaseError, "database-damaged") as caught, FragmentDatabase(path) as opened:
-        _ = opened.part, opened.gaps
+        _ = opened.part
     assert caught.value.where == str(path)
 
 
 # --- Files and paths ---
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["with space", "what?#b", "100%20", "ä😀", "a&mode=rwc", "'\"", "x\\y", "a\udcff"])
-def test_any_path_will_do(tmp_path: Path, name: str) -> None:
-    directory = tmp_path / name
-    directory.mkdir()
-    writer.write(directory / f"{name}.fragdb", FAMILIES, FRAGMENTS, BLOBS)
-    assert content(directory / f"{name}.fragdb", verify=True)[1]
-    assert [path.name for path in directory.iterdir()] == [f"{name}.fragdb"]
 
 
 def test_a_read_only_file_in_a_read_only_directory(copy: Path) -> None:
@@ -396,66 +350,19 @@ def test_a_database_of_an_earlier_jitlto_is_one_clear_error() -> None:
 # --- Damage ---
 
 
-def assert_same_or_error(path: Path, expected: Content) -> bool:
-    """The identical content, or an error that names the file; anything else raises. Returns whether it was an error."""
-    try:
-        found = content(path)
-    except DatabaseError as error:
-        assert error.where == str(path)
-        assert error.hint
-        return True
-    assert found == expected
-    return False
-
-
-@pytest.mark.slow
-def test_single_flipped_bits(small: Path, tmp_path: Path) -> None:
-    expected, data, path = content(small), small.read_bytes(), tmp_path / "flipped.fragdb"
-    chance = random.Random(20)  # noqa: S311 - the same flips every time
-    bits = {chance.randrange(8 * len(data)) for _ in range(900)} | set(range(8 * 108)) | schema_bits(data, chance)
-    noticed = 0
-    for bit in sorted(bits):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(flipped)
-        noticed += assert_same_or_error(path, expected)
-    assert noticed > len(bits) // 4
-
-
-def schema_bits(data: bytes, chance: random.Random) -> set[int]:
-    """Bits in the schema, whose damage SQLite itself complains about."""
-    begin = data.index(b"CREATE VIEW")
-    return {8 * chance.randrange(begin, begin + 900) + 7 for _ in range(200)}
-
-
-@pytest.mark.slow
-def test_truncation_at_any_point(small: Path, tmp_path: Path) -> None:
-    expected, data, path = content(small), small.read_bytes(), tmp_path / "cut.fragdb"
-    for end in {*range(0, 110, 7), *range(0, len(data), 509), *range(1024, len(data), 1024), len(data) - 1}:
-        path.write_bytes(data[:end])
-        assert assert_same_or_error(path, expected), end
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [
         "DELETE FROM fragment WHERE key LIKE '%double%'",
-        "DELETE FROM fragment",
         "DELETE FROM family",
         "DELETE FROM meta",
         "UPDATE fragment SET record = (SELECT min(f.record) FROM fragment AS f)",
-        "UPDATE OR REPLACE fragment SET key = 'f/op[data_type=half]' WHERE key LIKE '%double%'",
-        "UPDATE fragment SET record = replace(record, 'float', 'doubl')",
         "UPDATE fragment SET record = '{}'",
-        "UPDATE fragment SET record = x'00'",
-        "UPDATE fragment SET record = 7",
         "UPDATE fragment SET sha256 = zeroblob(32)",
         "UPDATE family SET key = 'g'",
-        "UPDATE meta SET value = 'x'",
         "UPDATE meta SET value = replace(value, '\"fragment\":3', '\"fragment\":2') WHERE name = 'root'",
         "DROP TABLE fragment",
-        "DROP TABLE meta",
     ],
 )
 def test_changed_rows_are_noticed_where_they_are_read(copy: Path, statement: str) -> None:
@@ -546,14 +453,6 @@ def test_a_forked_process_says_that_a_database_was_replaced_and_never_mixes_two(
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
         assert database.fragments()  # of the file that was opened
-
-
-@pytest.mark.parametrize("option", [("fast_math", 1), ("max_registers", 0), ("ptxas", ("--options-file=/etc/x",))])
-def test_a_forged_link_option_of_a_group_is_refused(option: tuple[str, object]) -> None:
-    record = json.loads(records.encode(FAMILIES[0]))
-    record["groups"][0]["link"] = [option]
-    with pytest.raises((records.InvalidRecordError, JitltoError)):
-        records.decode_family(json.dumps(record).encode())
 
 
 def test_versions_are_read_as_written_and_hold_no_control_characters() -> None:

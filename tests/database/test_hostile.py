@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -19,9 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitlto.base.errors import DatabaseError, JitltoError
-from jitlto.base.mangling import demangle
 from jitlto.database import FragmentDatabase
-from jitlto.database._rows import TABLES, checksum
+from jitlto.database._rows import TABLES
 from jitlto.database.index import Index
 from jitlto.plan.resolve import Resolution, resolve
 from jitlto.record.fragment import Role
@@ -83,29 +82,16 @@ ENDLESS = """CREATE VIEW symbol AS WITH RECURSIVE r(key, record) AS
     [
         ("CREATE VIEW more AS SELECT load_extension('evil.so')",),
         ("CREATE TRIGGER t AFTER INSERT ON meta BEGIN SELECT load_extension('evil.so'); END",),
-        ("CREATE VIRTUAL TABLE v USING fts4(x)",),
         ("CREATE INDEX i ON symbol(record)",),
-        ("CREATE TABLE more(x)",),
         ("DROP TABLE symbol", VIEW.format("load_extension('evil.so')")),
-        ("DROP TABLE symbol", VIEW.format("zeroblob(900000000)")),
         ("DROP TABLE symbol", ENDLESS),
         ("ALTER TABLE symbol ADD COLUMN more DEFAULT 'x'",),
-        ("ALTER TABLE symbol ADD COLUMN more AS (length(record))",),
         ("DROP VIEW image",),
         ("ANALYZE",),
     ],
 )  # fmt: skip
 def test_a_foreign_schema_is_rejected(copy: Path, statements: tuple[str, ...]) -> None:
     edit(copy, *statements)
-    with raises(DatabaseError, "database-damaged", "tables", "schema 3"):
-        FragmentDatabase(copy)
-
-
-def test_a_schema_with_altered_text_is_rejected(copy: Path) -> None:
-    with sqlite3.connect(copy, isolation_level=None) as connection:
-        connection.execute("PRAGMA writable_schema=ON")
-        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'record TEXT', 'record INTEGER')")
-    connection.close()
     with raises(DatabaseError, "database-damaged", "tables", "schema 3"):
         FragmentDatabase(copy)
 
@@ -131,17 +117,6 @@ def test_the_connection_attaches_nothing_loads_nothing_and_writes_nothing(copy: 
             with pytest.raises(sqlite3.Error, match=why):
                 database._reader.connection.execute(statement).fetchall()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mini.fragdb"]
-
-
-def test_a_connection_is_set_up_for_files_of_strangers(copy: Path) -> None:
-    with FragmentDatabase(copy) as database:
-        execute = database._reader.connection.execute
-        found = {
-            name: execute(f"PRAGMA {name}").fetchall() for name in ("trusted_schema", "cell_size_check", "mmap_size")
-        }
-    assert found["trusted_schema"] == [(0,)]
-    assert found["cell_size_check"] == [(1,)]
-    assert found["mmap_size"] in ([], [(0,)])  # none where SQLite was built without memory mapping
 
 
 # --- paths ---
@@ -244,49 +219,6 @@ def test_pages_that_repeat_each_other_do_not_make_endless_rows(copy: Path, table
     assert time.monotonic() - begin < 10
 
 
-def test_images_that_repeat_each_other_are_found(copy: Path) -> None:
-    for _ in range(8):
-        grown(copy, "blob", lambda root, _: interior([root] * 51, [row(f"{n:03}", "") for n in range(50)]))
-    begin = time.monotonic()
-    with FragmentDatabase(copy) as database, raises(DatabaseError, "database-damaged"):
-        database.verify()
-    assert time.monotonic() - begin < 10
-
-
-@pytest.mark.slow
-def test_a_list_of_tables_that_repeats_itself_ends(copy: Path) -> None:
-    data = bytearray(copy.read_bytes())
-    first = bytes(data[:PAGE])
-    # The first page moves to the end; in its place, and 15 more times, a page all of whose children are the one below.
-    top = bytearray(PAGE)
-    kind, _, _, content, _ = struct.unpack_from(">BHHHB", first, 100)
-    assert kind == 5
-    top[: content - 100] = first[100:content]
-    top[content:] = first[content:]
-    data += top
-    below = len(data) // PAGE
-
-    def node(child: int, start: int) -> bytes:
-        page, count = bytearray(PAGE), 100
-        at = [PAGE - 5 * (n + 1) for n in range(count)]
-        for n, offset in enumerate(at):
-            page[offset : offset + 5] = child.to_bytes(4, "big") + bytes([min(n + 1, 127)])
-        page[start : start + 12] = struct.pack(">BHHHBI", 5, 0, count, at[-1], 0, child)
-        page[start + 12 : start + 12 + 2 * count] = struct.pack(f">{count}H", *at)
-        return bytes(page)
-
-    for _ in range(10):
-        data += node(below, 0)
-        below = len(data) // PAGE
-    data[:PAGE] = first[:100] + node(below, 100)[100:]
-    data[28:32] = (len(data) // PAGE).to_bytes(4, "big")
-    copy.write_bytes(data)
-    begin = time.monotonic()
-    with raises(DatabaseError, "database-damaged"):
-        FragmentDatabase(copy)
-    assert time.monotonic() - begin < 10
-
-
 def in_little_memory(path: Path, megabytes: int) -> str:
     """What opening and verifying a database ends with, in a process that may have so much more memory."""
     program = f"""
@@ -335,19 +267,6 @@ def test_a_file_of_many_gigabytes_that_hold_nothing_needs_no_memory(copy: Path) 
     assert in_little_memory(copy, 32).startswith(("sound", "is damaged"))
 
 
-def test_rows_that_share_their_overflow_pages_do_not_multiply(copy: Path) -> None:
-    """A megabyte that a hundred rows share would be a hundred megabytes to read."""
-    text = b"{" + b" " * 1_000_000 + b"}"
-    with FragmentDatabase(copy) as database:
-        rows = database._rows
-        found = iter([*[(text, checksum("symbol", b"%d" % n, text)) for n in (1, 1, 2, 3)]])
-        database._reader.find = lambda *_: next(found)  # type: ignore[method-assign,assignment]
-        rows._remaining = 2_500_000
-        assert [rows.find("symbol", name, len) for name in ("1", "1", "2")] == [len(text)] * 3
-        with raises(DatabaseError, "database-damaged", "longer than the file"):
-            rows.find("symbol", "3", len)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, '{"a":' * 100_000, '{"name":' + "9" * 10_000 + "}", "NaN", "1e999", "[]"]
@@ -362,7 +281,7 @@ def test_json_of_any_depth_is_an_error(copy: Path, text: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_index_rows_that_lie_lead_to_no_fragment_that_does_not_fit(
     mini_path: Path, tmp_path: Path, chance: Random, exchanged: bool
@@ -396,18 +315,6 @@ def answer(index: Index, configuration: dict[str, str]) -> Resolution | tuple[st
         return resolve(index, configuration)
     except JitltoError as error:
         return (error.code, error.what)
-
-
-@pytest.mark.parametrize("kind", ["entrypoint", "provider"])
-def test_an_index_row_that_leaves_a_fragment_out_is_found_by_verifying(copy: Path, kind: str) -> None:
-    content = rows(copy)
-    record = next(row[2] for row in content if row[0] == kind)
-    (record["mini"] if kind == "provider" else record).pop()
-    with_rows(copy, content)
-    with FragmentDatabase(copy) as database:
-        database.fragments()
-        with raises(DatabaseError, "database-damaged", "not those of its fragments"):
-            database.verify()
 
 
 def forged(table: str, change: str, content: list[list[Any]]) -> None:
@@ -516,42 +423,3 @@ def test_an_interface_header_includes_no_file_of_the_machine(copy: Path, tmp_pat
         planner.add_source("namespace mini { template <> __device__ float op<float>(float a) { return a; } }")
         with pytest.raises(JitltoError):
             planner.plan(arch="sm_90")
-
-
-def doubling(levels: int) -> str:
-    """The mangled name of a function whose parameters are each twice as long as the one before."""
-    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    references = [f"S{digits[n // 36] if n >= 36 else ''}{digits[n % 36]}_" for n in range(levels)]
-    return "_Z1f1AIiiE" + "".join(f"S_I{reference}{reference}E" for reference in references)
-
-
-@pytest.mark.slow
-def test_a_name_too_long_to_demangle_is_left_mangled() -> None:
-    begin = time.monotonic()
-    assert demangle(doubling(4)).startswith("f(A<int, int>, A<A<int, int>, A<int, int> >, A<")
-    assert len(demangle(doubling(12))) > 10_000
-    assert demangle(doubling(60)) == doubling(60)
-    deep = f"_Z1f{'P' * 1_000_000}i"
-    assert demangle(deep) == deep
-    assert time.monotonic() - begin < 30
-
-
-def odd_values() -> Iterator[tuple[str, Any]]:
-    for value in (None, True, -1, 2**64, 1.5, "x", "\ud800", [], {}, [[1]], ["a"], {"a": 1}):
-        for table in ("family", "fragment"):
-            yield table, value
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("table", "value"), list(odd_values()))
-def test_a_value_of_a_different_kind_is_an_error_or_changes_nothing_else(copy: Path, table: str, value: Any) -> None:
-    whole = copy.read_bytes()
-    for name in next(row[2] for row in rows(copy) if row[0] == table):
-        copy.write_bytes(whole)
-        replaced(copy, table, lambda record, name=name: record.update({name: value}))  # type: ignore[misc]
-        try:
-            with FragmentDatabase(copy) as database:
-                database.verify()
-                list(KernelFamily("mini", database).configurations())
-        except JitltoError as error:
-            assert str(copy) in str(error)

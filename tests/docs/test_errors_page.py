@@ -63,11 +63,6 @@ def rows_of(name: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `([a-z0-9-]+)` \|(.*)\|$", match[1], re.M))
 
 
-@pytest.mark.parametrize("name", [*CLASSES.values(), "LoggedError"])
-def test_every_error_class_has_a_section(name: str) -> None:
-    assert f"\n### `{name}`\n" in PAGE.read_text("utf-8")
-
-
 @pytest.mark.slow
 def test_the_page_lists_the_codes_of_the_package_and_no_others() -> None:
     given = set(CLASSES).union(*map(codes_in, syntax_trees().values()))

@@ -14,11 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
-import click
 import pytest
 
 import jitlto
-from jitlto import cli
 from jitlto.base import errors, events, versions
 from jitlto.runtime import recording
 from tests.support import chromium
@@ -99,16 +97,6 @@ def _defined(module: ModuleType) -> Iterator[str]:
             yield f"{module.__name__}.{name}"
 
 
-def _commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-    yield name, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for word in command.list_commands(context):
-            below = command.get_command(context, word)
-            assert below is not None
-            yield from _commands(below, f"{name}-{word}")
-
-
 @needs_sphinx
 def test_every_public_name_is_in_the_reference(pages: dict[Path, Html]) -> None:
     described = {name for page in pages.values() for name in page.ids}
@@ -135,17 +123,6 @@ def test_the_pages_use_names_of_the_reference_only(pages: dict[Path, Html]) -> N
         for module, names in re.findall(r"^from (jitlto[\w.]*) import (.+)$", path.read_text("utf-8"), re.M):
             for name in names.split(", "):
                 assert {f"{module}.{name}", name if module == "jitlto" else ""} & described, (path.name, module, name)
-
-
-@needs_sphinx
-def test_every_command_and_option_is_in_the_reference(site: Path, pages: dict[Path, Html]) -> None:
-    described = pages[site / "reference" / "cli.html"].ids
-    for name, command in _commands(cli.cli, "jitlto"):
-        assert name in described, name
-        for parameter in command.params:
-            if isinstance(parameter, click.Option) and not parameter.hidden:
-                for option in parameter.opts:
-                    assert f"cmdoption-{name}-{option.lstrip('-')}" in described, (name, option)
 
 
 @needs_sphinx
@@ -205,10 +182,3 @@ def test_a_browser_finds_all_it_needs_in_the_files(site: Path, tmp_path: Path) -
                 assert tab.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
         tab.open(site / "search.html", "?q=nvjitlink")
         tab.wait_for("document.querySelector('#search-results li')")
-
-
-@needs_sphinx
-def test_on_this_page_shows_the_sections_of_a_section(site: Path) -> None:
-    page = (site / "author-guide.html").read_text("utf-8")
-    below = page[page.index('class="reference internal nav-link" href="#rules"') :]
-    assert re.match(r'.{0,80}</a><ul class="pst-show_toc_level[^>]*>\s*<li class="toc-h3', below, re.S)

@@ -233,25 +233,6 @@ def test_options_of_a_group_come_after_those_of_its_family(tmp_path: Path) -> No
     assert declared.compiler_options(kern) == declared.compiler_options() == ("--std=c++17", "-DN=1")
 
 
-@pytest.mark.parametrize(
-    ("addition", "table", "names"),
-    [
-        ("[entrypoint.kern.link]\nfast_math = true", "entrypoint.kern.link", "fast_math"),
-        ("[device.op.link]\nlineinfo = true", "device.op.link", "lineinfo"),
-        ("[device.op.link]\nmax_registers = 0", "device.op.link", "max_registers"),
-        ("[device.op.link]\nmax_regs = 1", "device.op.link", "max_regs"),
-        ('[device.op.link]\nptxas = ["--options-file=x"]', "device.op.link", "ptxas"),
-    ],
-)
-def test_a_group_sets_only_link_options_that_may_differ_by_group(
-    tmp_path: Path, addition: str, table: str, names: str
-) -> None:
-    error = failure(tmp_path, f"{TOML}\n{addition}\n")
-    assert error.code == "family-link-option"
-    assert f"[{table}]" in str(error.where)
-    assert names in error.what
-
-
 @pytest.mark.parametrize("line", ['options = ["-DN=1"]', "link = {max_registers = 8}"])
 def test_a_group_that_callers_supply_has_no_options(tmp_path: Path, line: str) -> None:
     error = failure(tmp_path, f'{TOML}\n[device.user]\ninterface = "op.cuh"\n{line}\n')

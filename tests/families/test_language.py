@@ -14,8 +14,6 @@ from jitlto.base.errors import RenderError
 from jitlto.families.language import Template
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.one_major
-
 VALUES = {"veclen": "8", "other": "16", "flag": "false", "data_type": "float", "nothing": "", "many": "4,8"}
 PRELUDE = "{% macro m(x='') %}{{x}}{% endmacro %}"
 EMPTY = Path(__file__).with_name("__init__.py")  # a template of nothing; what is tested is an entry of params

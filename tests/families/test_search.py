@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import product
 
 import pytest
 
 from jitlto.base.versions import Architecture
+from jitlto.check.covering_array import choose_cover
 from jitlto.cuda import nvjitlink, ptx
-from jitlto.plan.cache_entry import LinkedKernel
-from jitlto.plan.plan import Plan
 from jitlto.record.fragment import Role, SymbolKind
 from jitlto.runtime.family import KernelFamily
 
@@ -36,46 +33,21 @@ KERNELS: list[Configuration] = [
         ["filter_none", "filter_bitset"],
     )
 ]
-# Those that CUDA 12.9 and 13 both know.
-TARGETS = ["sm_80", "sm_90", "sm_100", "sm_120"]
+#: Kernels with all pairs of values for one target, with all values for others that CUDA 12.9 and 13 both know.
+CASES = [
+    (KERNELS[place], target)
+    for target, strength in (("sm_90", 2), ("sm_80", 1), ("sm_100", 1), ("sm_120", 1))
+    for place in choose_cover(KERNELS, strength)[0]
+]
 
 
-def identifier(configuration: Configuration) -> str:
-    return "-".join(configuration.values())
-
-
-class Links:
-    """All kernels for one target, linked both ways in a few threads; each result is asked for by its own test."""
-
-    def __init__(self, family: KernelFamily, target: str, pool: ThreadPoolExecutor) -> None:
-        self.plans: dict[str, Future[Plan]] = {}
-        self.ptx: dict[str, Future[str]] = {}
-        self.linked: dict[str, Future[LinkedKernel]] = {}
-        for configuration in KERNELS:
-            name = identifier(configuration)
-            plan = self.plans[name] = pool.submit(family.plan, arch=target, **configuration)
-            self.ptx[name] = pool.submit(lambda plan=plan: plan.result().link_ptx())
-            self.linked[name] = pool.submit(lambda plan=plan: plan.result().link())
-
-
-@pytest.fixture(scope="module", params=TARGETS)
-def target(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def links(search: KernelFamily, target: str) -> Iterator[Links]:
-    pool = ThreadPoolExecutor(4)
-    yield Links(search, target, pool)
-    pool.shutdown(cancel_futures=True)
-
-
-@pytest.mark.parametrize("configuration", KERNELS, ids=identifier)
-def test_kernel_links_and_nothing_is_left_to_call(links: Links, target: str, configuration: Configuration) -> None:
-    name = identifier(configuration)
-    plan = links.plans[name].result()
+@pytest.mark.parametrize(("configuration", "target"), CASES)
+def test_kernel_links_and_nothing_is_left_to_call(
+    search: KernelFamily, configuration: Configuration, target: str
+) -> None:
+    plan = search.plan(arch=target, **configuration)
     assert plan.configuration == configuration
-    text = links.ptx[name].result()
+    text = plan.link_ptx()
     module = ptx.parse_ptx(text)
     assert module.target == Architecture.parse(target)
 
@@ -94,7 +66,7 @@ def test_kernel_links_and_nothing_is_left_to_call(links: Links, target: str, con
     assert called == set()
     assert [d.name for d in module.declarations.values() if d.kind is SymbolKind.KERNEL] == [entry]
 
-    linked = links.linked[name].result()
+    linked = plan.link()
     assert linked.entry == entry
     assert linked.architecture == Architecture.parse(target)
     assert linked.cubin[:4] == b"\x7fELF"

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +9,6 @@ import numpy as np
 import pytest
 
 from jitlto.runtime.family import KernelFamily, load
-from tests.support.prelinked import configurations, member
 from tests.support.search_reference import DTYPES, Case, check, make_case
 
 pytestmark = pytest.mark.gpu
@@ -24,28 +19,8 @@ _ROWS, _QUERIES = 1237, 19
 
 @pytest.fixture(scope="module")
 def family(shipped_path: Path) -> KernelFamily:
-    """The family to test: as built here, or the database of another toolkit (see ``tests.support.prelinked``)."""
-    return load("search", os.environ.get("JITLTO_TEST_DATABASE") or shipped_path)
-
-
-@pytest.fixture(scope="module")
-def launcher_for(family: KernelFamily) -> Callable[[dict[str, str]], Any]:
-    """Makes the launcher of a configuration: linked here, or taken from an archive of kernels linked elsewhere."""
-    from jitlto.launch.launcher import Launcher
-    from jitlto.plan.plan import LinkedKernel
-
-    archive = os.environ.get("JITLTO_TEST_PRELINKED")
-    if archive is None:
-        return lambda configuration: family.launcher(**configuration)
-
-    def prelinked(configuration: dict[str, str]) -> Launcher:
-        plan = family.plan(**configuration)
-        with zipfile.ZipFile(archive) as opened:
-            print("linked by", json.loads(opened.read("linked_by.json")))
-            cubin = opened.read(member(configuration))
-        return Launcher.from_plan(plan, LinkedKernel(cubin, plan.entry.entry, plan.target.sm, "", 0.0))
-
-    return prelinked
+    """The family to test."""
+    return load("search", shipped_path)
 
 
 def _search(
@@ -96,22 +71,20 @@ def _cases(rng: np.random.Generator, configuration: dict[str, str]) -> list[Case
     return cases
 
 
-def test_all_kernels_agree_with_numpy(family: KernelFamily, launcher_for: Callable[[dict[str, str]], Any]) -> None:
+def test_all_kernels_agree_with_numpy(family: KernelFamily) -> None:
     """Every kernel, on fresh random data of several shapes, with all rows filtered and with no rows."""
-    wanted = configurations(family)
+    wanted = list(family.configurations())
     assert len(wanted) == 96
     rng = np.random.default_rng()
     for configuration in wanted:
-        launcher = launcher_for(configuration)
+        launcher = family.launcher(**configuration)
         for case in _cases(rng, configuration):
             result = _search(launcher, configuration, case)
             check(*result, case, configuration["distance_name"], configuration["out_type"], configuration["idx_type"])
 
 
-def test_pointers_that_are_not_aligned_are_read_rightly(
-    family: KernelFamily, launcher_for: Callable[[dict[str, str]], Any]
-) -> None:
+def test_pointers_that_are_not_aligned_are_read_rightly(family: KernelFamily) -> None:
     """A dataset that begins one element into an allocation allows no wide access, and must not get any."""
     rng = np.random.default_rng()
-    for configuration in configurations(family):
-        agrees(rng, launcher_for(configuration), configuration, 301, 64, 1)
+    for configuration in list(family.configurations()):
+        agrees(rng, family.launcher(**configuration), configuration, 301, 64, 1)

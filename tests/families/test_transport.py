@@ -13,8 +13,8 @@ from jitlto.record.fragment import Role
 from jitlto.runtime.family import KernelFamily
 from tests.support.transport_variants import CONFIGURATIONS, COVER, FRAGMENTS, PARAMETERS
 
-# Those that CUDA 12.9 and 13 both know.
-TARGETS = ["sm_80", "sm_90", "sm_100", "sm_120"]
+#: Kernels to link, and for what: some for each target that CUDA 12.9 and 13 both know.
+CASES = [(each, "sm_90") for each in COVER] + list(zip(COVER, ["sm_80", "sm_100", "sm_120"], strict=False))
 #: Arithmetic on floats that a later step may still fuse, for it does not say how it is rounded.
 _FREE_TO_FUSE = re.compile(r"\b(?:add|sub|mul|mad)(?:\.ftz)?\.f32\b")
 
@@ -38,8 +38,7 @@ def test_every_configuration_plans_and_one_kernel_calls_fifteen_fragments(transp
     assert len(digests) == 576
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("configuration", COVER, ids=lambda c: "-".join(c.values()))
+@pytest.mark.parametrize(("configuration", "target"), CASES)
 def test_a_kernel_links_and_nothing_is_left_to_call(
     transport: KernelFamily, configuration: dict[str, str], target: str
 ) -> None:
@@ -53,9 +52,8 @@ def test_a_kernel_links_and_nothing_is_left_to_call(
     assert not any(name.encode() in linked.cubin for name in crossing)
 
 
-@pytest.mark.parametrize("configuration", COVER[:3], ids=lambda c: "-".join(c.values()))
-def test_ptx_links_too_and_keeps_the_calls(transport: KernelFamily, configuration: dict[str, str]) -> None:
-    plan = transport.plan(arch="sm_90", link_mode="ptx", **configuration)
+def test_ptx_links_too_and_keeps_the_calls(transport: KernelFamily) -> None:
+    plan = transport.plan(arch="sm_90", link_mode="ptx", **COVER[0])
     crossing = {symbol.name for fragment in plan.fragments for symbol in fragment.requires}
     cubin = plan.link().cubin
     assert all(name.encode() in cubin for name in crossing)

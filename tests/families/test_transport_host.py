@@ -12,7 +12,7 @@ from tests.support.transport_host import COMPILER, Host
 from tests.support.transport_physics import CHECKS, Simulate, check_against_reference, problem_of
 from tests.support.transport_variants import COVER
 
-pytestmark = [pytest.mark.one_major, pytest.mark.skipif(COMPILER is None, reason="there is no g++")]
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no g++")
 
 
 @pytest.fixture(scope="module")

@@ -60,18 +60,8 @@ def test_the_name_has_a_namespace(name: str) -> None:
         ((X, Scalar("factor", "int", True)), {}, "operator-argument", ["factor", "True"]),
         ((X, Scalar("factor", "int", 1), Flag("mode", "int")), {}, "operator-argument", ["mode", "factor"]),
         ((Array("x", "float32", "n", optional=True),), {}, "operator-argument", []),
-        ((X,), {"outputs": (Output("y", "float32", "m"),)}, "operator-argument", ["y", "m"]),
-        ((X,), {"outputs": (Output("y", "half", "n"),)}, "operator-argument", ["y", "half"]),
-        ((X,), {"outputs": (Output("y", "T", "n"),), "dtypes": {"T": ("int8",)}}, "operator-argument", ["y", "T"]),
-        ((X, Array("z", "int8", "k", optional=True)), {"outputs": (Output("y", "int8", "k"),)},
-         "operator-argument", ["y", "k"]),
-        ((X, Array("z", "int8", "k", optional=True)), {"parameters": ("x", "k")}, "operator-parameter", ["k"]),
         ((X,), {"outputs": (), "parameters": ("x",)}, "operator-output", []),
-        ((X,), {"parameters": ("x", "z")}, "operator-parameter", ["z"]),
         ((X,), {"parameters": ("x", [])}, "operator-parameter", ["[]"]),
-        ((X, Flag("mode", "str")), {"parameters": ("x", "mode")}, "operator-parameter", ["mode"]),
-        ((Array("x", "float32", "*n"),), {"outputs": (Output("y", "float32", "*n"),), "parameters": ("x", "n")},
-         "operator-parameter", ["n"]),
     ],
 )  # fmt: skip
 def test_contradictions_are_refused(arguments: Any, more: Any, code: str, names: list[str]) -> None:
@@ -86,7 +76,7 @@ def test_contradictions_are_refused(arguments: Any, more: Any, code: str, names:
         (Backward(DECLARED["square_backward"], ("grad_y", "x", "factor"), ("factor",)), ["factor"]),
         (Backward(DECLARED["square_backward"], ("grad_y", "x"), ("x",)), ["2", "3"]),
         (Backward(DECLARED["square_backward"], ("grad_y", "x", "factor"), ()), ["0", "1"]),
-        (Backward(DECLARED["accumulate"], ("grad_y", "x"), ()), ["total", "mutated"]),
+        (Backward(DECLARED["accumulate"], ("grad_y", "x"), ()), ["mutates"]),
     ],
 )
 def test_a_backward_that_does_not_fit_is_refused(backward: Backward, names: list[str]) -> None:
@@ -95,7 +85,7 @@ def test_a_backward_that_does_not_fit_is_refused(backward: Backward, names: list
 
 
 def test_an_operator_with_gradients_mutates_nothing() -> None:
-    with raises(OperatorError, "operator-backward", "x"):
+    with raises(OperatorError, "operator-backward", "mutates"):
         make(Array("x", "float32", "n", mutated=True), backward=Backward(DECLARED["square_backward"], (), ()))
 
 

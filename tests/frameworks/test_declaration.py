@@ -83,10 +83,31 @@ def _operator(**changes: Any) -> Operator:
 
 
 def test_functions_that_return_something_else_are_errors_of_the_call() -> None:
-    for changes in ({"launch": lambda _: (1, 32)}, {"outputs": (Output("y", lambda _: "float", "n"),)}):
-        operator = _operator(**changes)
-        with raises(OperatorError, "operator-call", where="ns::op"):
-            operator.resolve(operator.bind([((4,), "float32"), 1.0]))
+    operator = _operator(launch=lambda _: (1, 32))
+    with raises(OperatorError, "operator-call", where="ns::op"):
+        operator.resolve(operator.bind([((4,), "float32"), 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"outputs": (Output("y", lambda _: "float", "n"),)}, "float"),
+        ({"outputs": (Output("y", "half", "n"),)}, "half"),
+        ({"outputs": (Output("y", "float32", "m"),)}, "m"),
+        ({"parameters": ("x", "z")}, "z"),
+        (
+            {
+                "arguments": (Array("x", "float32", "n"), Array("z", "int8", "k", optional=True)),
+                "parameters": ("x", "k"),
+            },
+            "k",
+        ),
+    ],
+)
+def test_what_a_call_does_not_have_is_named(changes: dict[str, Any], name: str) -> None:
+    operator = _operator(**changes)
+    with raises(OperatorError, "operator-name", repr(name), where="ns::op"):
+        operator.resolve(operator.bind([((4,), "float32"), None]))
 
 
 def test_numbers_and_functions_are_passed_by_value() -> None:

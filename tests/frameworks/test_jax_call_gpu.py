@@ -65,16 +65,6 @@ def test_a_call_computes_what_its_kernel_does(
     equal(jax.jit(lambda x: jax.numpy.tanh(square(x + 1, 0.5)))(x), np.tanh((np.asarray(x) + 1) ** 2 / 2))
 
 
-def test_several_outputs_flags_and_absent_arrays(operators: dict[str, Operator]) -> None:
-    reduce_rows, x = make(operators["reduce_rows"]), rows()
-    bits = jax.numpy.arange(37) % 3 == 0
-    values, counts = jax.jit(reduce_rows)(x, bits)
-    equal(values, np.asarray(x)[:, np.asarray(bits)].sum(1))
-    assert set(counts.tolist()) == {13}
-    values, _ = jax.jit(lambda x: reduce_rows(x, reduction="largest"))(x)
-    equal(values, np.asarray(x).max(1))
-
-
 def test_what_the_kernel_writes_to_is_returned_and_the_argument_unchanged(operators: dict[str, Operator]) -> None:
     accumulate, total, x = make(operators["accumulate"]), rows(seed=2), rows()
     before = np.asarray(total).copy()
@@ -82,13 +72,6 @@ def test_what_the_kernel_writes_to_is_returned_and_the_argument_unchanged(operat
     equal(total, before)
     donated = jax.jit(accumulate, donate_argnums=0)(total + 0, x)
     equal(donated, before + np.asarray(x))
-
-
-def test_vmap_and_gradients(operators: dict[str, Operator]) -> None:
-    square, x = make(operators["square"]), rows(dtype=np.float64)
-    equal(jax.jit(jax.vmap(square))(x), np.asarray(x) ** 2)
-    equal(jax.jit(jax.grad(lambda x: (square(x, 3.0) * x).sum()))(x), 9 * np.asarray(x) ** 2)
-    equal(jax.vmap(jax.grad(lambda row: square(row).sum()))(x), 2 * np.asarray(x))
 
 
 def test_results_are_right_while_memory_is_reused(operators: dict[str, Operator]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +31,7 @@ def test_a_star_takes_the_dimensions_that_the_others_leave(
     bound: dict[str, object] = {}
     assert bind_shape(pattern, (*before, *many, *after), bound) is None
     assert bound == {"many": tuple(many), **dict(zip(names[0] + names[1], before + after, strict=True))}
-    assert shape_of(pattern, bound) == (*before, *many, *after)
+    assert shape_of(pattern, SimpleNamespace(**bound)) == (*before, *many, *after)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,14 +94,6 @@ def test_views_parameters_and_mutations(world: World) -> None:
         np.testing.assert_allclose(numpy(total), 2 * number * numpy(x.t()), rtol=1e-6)
 
 
-def test_a_tensor_on_the_cpu_is_refused(world: World) -> None:
-    world.accumulate(torch.zeros(3, device="cuda"), torch.ones(3, device="cuda"))
-    with raises(OperatorError, "operator-call", "x", "cpu", hint="cuda"):
-        world.accumulate(torch.zeros(3, device="cuda"), torch.ones(3))
-    with raises(OperatorError, "operator-call", world.square.name(), hint="cuda"):
-        world.square(torch.ones(3))
-
-
 def _model(world: World) -> Callable[[Any], Any]:
     square, reduce_rows = world.square, world.reduce_rows
 
@@ -124,51 +115,6 @@ def test_compiled_code_has_no_graph_break_and_the_same_numbers(
     for seed in range(5):  # the third call and later ones replay a graph in reduce-overhead
         x = rows(seed=seed)
         torch.testing.assert_close(fast(x).clone(), model(x))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
-def test_a_float_may_vary_in_compiled_code(world: World, compiled: Callable[..., Any], mode: str) -> None:
-    def model(x: Any, factor: float) -> Any:
-        return world.square(world.square(x * factor, factor + 0.5), 2.0)
-
-    fast = compiled(model, mode=mode)
-    for factor in (1.0, 2.0, 3.0, -0.0, 4.0):
-        torch.testing.assert_close(fast(rows(), factor).clone(), model(rows(), factor))
-
-
-def test_transforms_of_torch_func_are_refused(world: World) -> None:
-    x = rows()
-    for transform in (torch.func.grad, torch.vmap, lambda f: lambda x: torch.func.jvp(f, (x,), (x,))):
-        with raises(OperatorError, "operator-forward"):
-            transform(lambda x: world.square(x, 3.0).sum())(x)
-    with torch.autocast("cuda", torch.bfloat16), raises(OperatorError, "operator-call", "bfloat16", hint="autocast"):
-        world.square(x.t() @ x)
-
-
-class _Model(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self, world: World) -> None:
-        super().__init__()
-        self.model = _model(world)
-
-    def forward(self, x: Any) -> Any:
-        return self.model(x)
-
-
-def _exported(world: World) -> Any:
-    return torch.export.export(_Model(world), (rows(),), dynamic_shapes=({0: torch.export.Dim("m", min=2)},))
-
-
-@pytest.mark.slow
-def test_exported_programs_call_the_operator(world: World) -> None:
-    torch.testing.assert_close(_exported(world).module()(rows(55)), _model(world)(rows(55)))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(torch.__version__ < "2.12", reason="PyTorch 2.11 crashes while it loads such a package")
-def test_packages_of_aotinductor_call_the_operator(world: World, tmp_path: Path) -> None:
-    path = torch._inductor.aoti_compile_and_package(_exported(world), package_path=str(tmp_path / "model.pt2"))
-    torch.testing.assert_close(torch._inductor.aoti_load_package(path)(rows(55)), _model(world)(rows(55)))
 
 
 def test_a_cuda_graph_replays_it_with_new_values(world: World) -> None:

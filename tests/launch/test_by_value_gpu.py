@@ -41,17 +41,9 @@ options = ["--device-int128"]
 matrix = "one.json"
 template = "numbers.cu.jinja"
 
-[entrypoint.vectors]
-matrix = "one.json"
-template = "vectors.cu.jinja"
-
 [entrypoint.large]
 matrix = "one.json"
 template = "large.cu.jinja"
-
-[entrypoint.pointers]
-matrix = "one.json"
-template = "pointers.cu.jinja"
 
 [entrypoint.texture]
 matrix = "one.json"
@@ -83,27 +75,10 @@ __global__ void numbers(mine::color a, mine::mode b, mine::word c, cuda::std::ui
   out[9] = static_cast<long long>(h >> 64);
 }
 """,
-    "vectors.cu.jinja": """
-#include <cuda_fp16.h>
-template <class T> __device__ void put(unsigned char* out, int row, const T& value) {
-  for (unsigned k = 0; k < sizeof(T); ++k) out[32 * row + k] = reinterpret_cast<const unsigned char*>(&value)[k];
-}
-__global__ void vectors(float4 a, float3 b, float2 c, double2 d, uchar4 e, short3 f, int1 g, ulonglong2 h, dim3 i,
-                        __half2 j, unsigned char* out) {
-  put(out, 0, a); put(out, 1, b); put(out, 2, c); put(out, 3, d); put(out, 4, e); put(out, 5, f); put(out, 6, g);
-  put(out, 7, h); put(out, 8, i); put(out, 9, j);
-}
-""",
     "large.cu.jinja": """
 struct table { unsigned values[1000]; };
 __global__ void large(const __grid_constant__ table t, unsigned* out, unsigned n) {
   if (threadIdx.x < n) out[threadIdx.x] = t.values[threadIdx.x];
-}
-""",
-    "pointers.cu.jinja": """
-namespace mine { struct point { int x; float y; }; enum class color : short { red }; }
-__global__ void pointers(const mine::point* points, const float4* vectors, const mine::color* colors, double* out) {
-  out[0] = points[1].x; out[1] = points[1].y; out[2] = vectors[1].w; out[3] = static_cast<int>(colors[1]);
 }
 """,
     "texture.cu.jinja": """
@@ -145,31 +120,6 @@ def test_enums_and_wide_integers_arrive(kinds: KernelFamily) -> None:
             launcher(None, 1, 1, *arguments[:place], wrong, *arguments[place + 1 :], out)
 
 
-def test_vectors_arrive(kinds: KernelFamily) -> None:
-    import cupy as cp
-
-    launcher = kinds.launcher(entry="vectors")
-    random = np.random.default_rng(5)
-    rows = [
-        (np.float32, 4), (np.float32, 3), (np.float32, 2), (np.float64, 2), (np.uint8, 4), (np.int16, 3), (np.int32, 1),
-        (np.uint64, 2), (np.uint32, 3), (np.float16, 2),
-    ]  # fmt: skip
-    for turn in range(2):
-        values = [
-            random.standard_normal(count).astype(dtype)
-            if np.dtype(dtype).kind == "f"
-            else np.frombuffer(random.bytes(np.dtype(dtype).itemsize * count), dtype)
-            for dtype, count in rows
-        ]
-        arguments = [(v, v.tobytes())[turn] for v in values]
-        out = cp.zeros((10, 32), np.uint8)
-        for _ in ways(launcher, *arguments, out):
-            read = cp.asnumpy(out)
-            for row, value in zip(read, values, strict=True):
-                assert row[: value.nbytes].tobytes() == value.tobytes()
-            out.fill(0)
-
-
 def test_a_structure_of_kilobytes_arrives(kinds: KernelFamily) -> None:
     import cupy as cp
 
@@ -182,16 +132,6 @@ def test_a_structure_of_kilobytes_arrives(kinds: KernelFamily) -> None:
         out.fill(0)
     with raises(ArgumentError, "launch-argument-layout", "3996", "4000"):
         kinds.launcher(entry="large")(None, 1, 1000, values[1:].tobytes(), out, 1000)
-
-
-def test_pointers_to_structures_vectors_and_enums_take_arrays(kinds: KernelFamily) -> None:
-    import cupy as cp
-
-    points = cp.array(np.array([(1, 2.0), (3, 4.0)], "i4,f4").view(np.uint64))
-    vectors, colors = cp.arange(8, dtype=np.float32), cp.array([1, -2], np.int16)
-    out = cp.zeros(4)
-    for _ in ways(kinds.launcher(entry="pointers"), points, vectors, colors, out):
-        assert cp.asnumpy(out).tolist() == [3, 4, 7, -2]
 
 
 def test_texture_and_surface_objects_arrive(kinds: KernelFamily) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import inspect
 import sys
 import weakref
 from collections.abc import Callable
@@ -60,31 +59,6 @@ def test_all_ways_to_call_pass_the_arguments_on(make: Any) -> None:
     assert list(map(echo, (1, 2))) == [("x", 1, {}), ("x", 2, {})]
     assert functools.partial(echo, 1, a=2)(3) == ("x", 1, 3, {"a": 2})
     assert sorted([3, 1, 2], key=make(other=echo)) == [1, 2, 3]
-
-
-def test_the_class_is_one_and_reads_as_the_one_above(make: Any) -> None:
-    echo = make()
-    assert isinstance(echo, Echo)
-    assert type(make()) is type(echo)
-    assert inspect.signature(echo) == inspect.signature(Echo.__call__).replace(parameters=[
-        parameter for parameter in inspect.signature(Echo.__call__).parameters.values() if parameter.name != "self"
-    ])  # fmt: skip
-    assert inspect.getdoc(echo.__call__) == "Return the arguments."
-    echo.more, echo.slot = 1, 2  # type: ignore[attr-defined]
-    assert vars(echo)["more"] == 1
-    assert echo.slot == 2  # type: ignore[attr-defined]
-
-
-def test_a_class_below_may_have_a_method_of_its_own(make: Any) -> None:
-    class Below(type(make())):  # type: ignore[misc]
-        def __call__(self, *args: object) -> object:
-            return "below", super().__call__(*args)
-
-    class Plain(type(make())):  # type: ignore[misc]
-        pass
-
-    assert Below("x")(1) == ("below", ("x", 1, {}))
-    assert Plain("x")(1, a=2) == ("x", 1, {"a": 2})
 
 
 def test_errors_are_raised_and_nothing_is_left_behind(make: Any) -> None:

@@ -15,8 +15,6 @@ import pytest
 
 from tests.support import exercise_core, launch_core
 
-pytestmark = pytest.mark.one_major
-
 _TP_CLEAR = 51  # typeslots.h
 
 

@@ -13,8 +13,6 @@ import pytest
 from tests.support import exercise_core, launch_core
 from tests.support.process import ROOT
 
-pytestmark = pytest.mark.one_major
-
 PROGRAM = ROOT / "tests/support/exercise_core.py"
 #: Launches that two threads make of one launcher.
 LAUNCHES = int(os.environ.get("JITLTO_TEST_LAUNCHES", "20000"))

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from jitlto.database import FragmentDatabase
-from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from tests.support import launch_core
 from tests.support.launchers import launcher_class
@@ -55,53 +54,7 @@ def test_a_launcher_says_what_it_takes_and_how_it_fills_the_device(mini: KernelF
     assert 0 < launcher.max_blocks(256, 100 * 1024) < launcher.max_blocks(256)
 
 
-def test_a_launcher_shows_its_code(mini: KernelFamily) -> None:
-    launcher = _twice(mini)
-    assert launcher.cubin[:4] == b"\x7fELF"
-    assert ".entry" in launcher.plan.link_ptx()
-    assert launcher.plan.configuration["op_name"] == "twice"
-
-
 # --- streams and graphs ---
-
-
-def test_streams_of_every_kind_and_handles_of_the_default_streams_are_taken(mini: KernelFamily) -> None:
-    import cupy as cp
-    from cuda.core import Device
-
-    class OldStream:
-        """As libraries gave their streams before there was a protocol."""
-
-        def __init__(self, name: str, handle: Any) -> None:
-            setattr(self, name, handle)
-
-    launcher = _twice(mini)
-    x = cp.ones(10, np.float32)
-    other = cp.cuda.Stream(non_blocking=True)
-    streams = [1, 2, cp.cuda.Stream.null, cp.cuda.Stream.ptds, other]
-    streams += [OldStream(name, other.ptr) for name in ("ptr", "cuda_stream", "handle")]
-    for stream in streams * 2:
-        launcher(stream, 1, 32, x, 10)
-        Device().sync()
-    assert float(x[0]) == 2.0 ** (2 * len(streams))
-
-
-def test_launches_are_captured_in_a_graph_of_cupy(mini: KernelFamily) -> None:
-    import cupy as cp
-
-    launcher = _twice(mini)
-    x = cp.ones(100, np.float32)
-    stream = cp.cuda.Stream(non_blocking=True)
-    with stream:
-        stream.begin_capture()
-        for _ in range(3):
-            launcher(stream, 1, 128, x, 100)
-        graph = stream.end_capture()
-    assert float(x[0]) == 1
-    for _ in range(2):
-        graph.launch(stream)
-    stream.synchronize()
-    assert float(x.min()) == float(x.max()) == 64
 
 
 def test_launches_are_captured_in_a_graph_of_torch(mini: KernelFamily) -> None:
@@ -239,22 +192,6 @@ def test_the_interpreter_ends_quietly(mini_path: Path) -> None:
     """
     done = python("-c", code, str(mini_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-@pytest.mark.usefixtures("empty_cache")
-def test_a_second_process_links_nothing(mini_path: Path) -> None:
-    code = """if True:
-        import sys
-        import cupy as cp, jitlto
-        from jitlto.base import events
-        family = jitlto.load("mini", sys.argv[1])
-        x = cp.full(8, 3, cp.float32)
-        family.launcher(data_type="float", op_name="square")(None, 1, 32, x, 8)
-        print(float(x[0]), events.counters()["linked"], events.counters()["found_on_disk"])
-    """
-    assert session.default.kernel_cache.store is not None
-    first, second = (python("-c", code, mini_path).stdout.split() for _ in range(2))
-    assert [first, second] == [["9.0", "1", "0"], ["9.0", "0", "1"]]
 
 
 # --- several devices ---

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import launch_core
@@ -62,7 +62,6 @@ def exact(value: Any) -> Any:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
 @given(calls=st.lists(CALLS, min_size=1, max_size=30))
 def test_an_answer_is_only_given_to_the_same_arguments(calls: list[Any]) -> None:
     Asked.launcher = launch_core.core().make_lookup(answer)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import random
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,9 @@ import pytest
 
 import jitlto
 from jitlto import Slot
-from jitlto.base.errors import ArgumentError, LaunchError
 from jitlto.database import FragmentDatabase
 from jitlto.launch.sequence import LaunchSequence
 from jitlto.runtime.family import KernelFamily
-from tests.support.errors import raises
 from tests.support.process import python
 
 pytestmark = pytest.mark.gpu
@@ -91,26 +88,6 @@ def test_sequences_compute_what_numpy_computes(kernels: KernelFamily, kind: str)
             host[y] = np.float32(now["a"] if number % 4 == 1 else 1) * source + host[y]
     _check(device, host)
     assert run_all._graph is not None
-
-
-def test_tensors_and_streams_of_torch(kernels: KernelFamily) -> None:
-    torch = pytest.importorskip("torch")
-    axpy = kernels.launcher(entry="axpy")
-    x, y, other = torch.ones(N, device="cuda"), torch.zeros(N, device="cuda"), torch.full((N,), 5.0, device="cuda")
-    stream = torch.cuda.Stream()
-    torch.cuda.synchronize()
-    run_all = jitlto.sequence(stream, [axpy.step(4, 256, 1.0, Slot("x"), y, N)] * 8, x=x)
-    run_all()
-    run_all(x=other)
-    torch.cuda.synchronize()
-    assert y.eq(48).all()
-    with raises(
-        ArgumentError, "launch-argument-dtype", where="launch 1 of 8, kernels/axpy[], parameter 'x' (float const*)"
-    ):
-        run_all(x=x.double())
-    run_all()
-    torch.cuda.synchronize()
-    assert y.eq(88).all()
 
 
 def test_every_kind_of_launch_is_a_node_whose_arguments_are_replaced(kernels: KernelFamily) -> None:
@@ -231,25 +208,6 @@ def test_a_graph_is_made_while_another_stream_is_captured(kernels: KernelFamily,
 # --- errors ---
 
 
-def test_a_launch_that_the_driver_rejects_is_named(kernels: KernelFamily) -> None:
-    axpy = kernels.launcher(entry="axpy")
-    device, host = _arrays(2)
-    good = axpy.step(4, 256, 1.0, device[0], device[1], N)
-    for _ in range(2):
-        run_all = jitlto.sequence(None, [good, axpy.step(1, 2048, 1.0, device[0], device[1], N), good])
-        with raises(LaunchError, "launch-failed", "2048", where="launch 2 of 3, kernels/axpy[]"):
-            run_all()
-        host[1] = host[0] + host[1]
-        _check(device, host)
-    with raises(LaunchError, "launch-failed", where="launch 1 of 1, kernels/barrier[]"):
-        jitlto.sequence(None, [kernels.launcher(entry="barrier").step(1_000_000, 32, None, cooperative=True)])
-    with raises(LaunchError, "launch-shared-memory", where="launch 1 of 1, kernels/shared[]"):
-        jitlto.sequence(None, [kernels.launcher(entry="shared").step(1, 32, None, 1, shared_memory=1 << 30)])
-    jitlto.sequence(None, [good, good])()
-    host[1] = 2 * host[0] + host[1]
-    _check(device, host)
-
-
 # --- lifetimes ---
 
 
@@ -306,29 +264,6 @@ def test_a_sequence_may_go_while_it_runs(kernels_path: Path) -> None:
 
 
 # --- threads, ends ---
-
-
-def test_threads_that_share_a_sequence_launch_with_their_own_arguments(kernels: KernelFamily) -> None:
-    import cupy as cp
-
-    axpy = kernels.launcher(entry="axpy")
-    one, sums = cp.ones(N, np.float32), [cp.zeros(N, np.float32) for _ in range(4)]
-    cp.cuda.Device().synchronize()
-    stream = cp.cuda.Stream(non_blocking=True)
-    run_all = jitlto.sequence(stream, [axpy.step(4, 256, Slot("a"), one, Slot("y"), N)] * 5, a=0, y=sums[0])
-
-    def work(number: int) -> None:
-        with cp.cuda.Device(0):
-            for _ in range(200):
-                run_all(a=number + 1, y=sums[number])
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    stream.synchronize()
-    assert [(float(y.min()), float(y.max())) for y in sums] == [(1000.0 * n, 1000.0 * n) for n in (1, 2, 3, 4)]
 
 
 def test_after_a_fork_a_sequence_is_refused_and_the_interpreter_ends_quietly(kernels_path: Path) -> None:

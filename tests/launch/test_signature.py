@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -138,23 +136,22 @@ def test_cupys_own_arrays_are_read_as_by_its_attributes(fake: FakeDriver, monkey
 
 
 @pytest.mark.usefixtures("torch_stand_in")
-def test_a_conjugate_that_is_not_computed_is_refused(fake: FakeDriver) -> None:
-    launcher = warm(fake, "float2*")
-    launcher(fake.stream, 1, 32, arrays.TorchTensor(arrays.TORCH.complex64))
+@pytest.mark.parametrize(
+    ("type_", "wrong", "how"),
+    [
+        ("float2*", {"conjugate": True}, {"dtype": arrays.TORCH.complex64}),
+        ("float*", {"negative": True}, {"size": 1}),
+    ],
+)
+def test_a_conjugate_or_negative_that_is_not_computed_is_refused(
+    fake: FakeDriver, type_: str, wrong: dict[str, bool], how: dict[str, Any]
+) -> None:
+    launcher = warm(fake, type_)
+    launcher(fake.stream, 1, 32, arrays.TorchTensor(**how))
     assert fake.launches[0][2] == 4096
     assert by_core(fake)
     with raises(ArgumentError, "launch-argument-conjugate"):
-        launcher(fake.stream, 1, 32, arrays.TorchTensor(arrays.TORCH.complex64, conjugate=True))
-
-
-@pytest.mark.usefixtures("torch_stand_in")
-def test_a_negative_that_is_not_computed_is_refused(fake: FakeDriver) -> None:
-    launcher = warm(fake, "float*")
-    launcher(fake.stream, 1, 32, arrays.TorchTensor(size=1))
-    assert fake.launches[0][2] == 4096
-    assert by_core(fake)
-    with raises(ArgumentError, "launch-argument-conjugate"):
-        launcher(fake.stream, 1, 32, arrays.TorchTensor(size=1, negative=True))
+        launcher(fake.stream, 1, 32, arrays.TorchTensor(**how, **wrong))
 
 
 @pytest.mark.usefixtures("torch_stand_in")
@@ -287,24 +284,3 @@ def test_launches_keep_no_references(fake: FakeDriver, way: str) -> None:
     after = [sys.getrefcount(each) for each in objects]
     # None is immortal from Python 3.12 on, and before that others count it too.
     assert all(abs(a - b) < 40 for a, b in zip(after, before, strict=True)), (before, after)
-
-
-def test_threads_learn_types_at_the_same_time(fake: FakeDriver) -> None:
-    launcher = warm(fake, "float*", "float*")
-    classes = [type("Array", (arrays.NumbaArray,), {}) for _ in range(20)]
-
-    def work() -> None:
-        for class_ in classes:
-            launcher(fake.stream, 1, 32, class_(), CupyArray())
-
-    in_threads(work, 4)
-    assert len(fake.launches) == 4 * len(classes)
-    assert all(values == (4096, 4096) for _, _, *pair in fake.launches for values in [tuple(pair)])
-
-
-def in_threads(work: Callable[[], None], count: int) -> None:
-    threads = [threading.Thread(target=work) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()

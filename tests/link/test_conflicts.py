@@ -138,18 +138,6 @@ def test_a_body_that_is_inlined_counts_too(helped: KernelFamily, kind: str, befo
 
 
 @pytest.mark.slow
-def test_what_is_inlined_in_ptx_stays_the_callers_own(helped: KernelFamily) -> None:
-    assert link(added(helped, SAME.replace("2.0f", "3.0f"), "ptx"))
-
-
-@pytest.mark.slow
-def test_a_function_that_is_not_inline_in_the_callers_source_alone_is_an_error(helped: KernelFamily) -> None:
-    """It would take the place of the fragment's, whatever the order."""
-    with raises(LinkError, CODE, "helper(float, int)", "helped/kern[]", "user.cu"):
-        link(added(helped, f"{HELPER}inline {STANDING}{OP}".replace("2.0f", "3.0f"), "source"))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("linkage", "where"), [("", "inline "), ("", "__forceinline__ "), ('extern "C" ', "inline ")])
 def test_so_is_one_that_is_not_inline_in_the_callers_ltoir_alone(tmp_path: Path, linkage: str, where: str) -> None:
     """It is neither in the fragment's record nor among the functions that the fragments call."""
@@ -159,13 +147,6 @@ def test_so_is_one_that_is_not_inline_in_the_callers_ltoir_alone(tmp_path: Path,
         link(added(family, linkage + HELP.replace("7", "9") + own, "ltoir"))
     assert link(added(family, f"static {HELP.replace('7', '9')}{own}", "ltoir"))
     assert link(added(family, linkage + where + HELP + own, "ltoir"))
-
-
-@pytest.mark.slow
-def test_a_function_in_an_anonymous_namespace_is_the_callers_own(helped: KernelFamily) -> None:
-    other = SAME.replace("7.0f", "8.0f").replace("helper", "helper2").replace("standing", "standing2")
-    text = "namespace {\n" + other.replace(OP.replace("helper", "helper2").replace("standing", "standing2"), "}\n")
-    assert link(added(helped, text + OP.replace("helper", "helper2").replace("standing", "standing2"), "source"))
 
 
 @pytest.mark.slow

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import signal
-import subprocess
-import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from jitlto.base import events
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import NotCachedError
-from jitlto.base.versions import Version
-from jitlto.cuda import nvjitlink
-from jitlto.link import linker
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 from jitlto.runtime import session
-from jitlto.runtime.family import KernelFamily, load
-from tests.conftest import BuildFamily
-from tests.support.families import MINI, built
+from jitlto.runtime.family import KernelFamily
+from tests.support.families import built
 from tests.support.fleet import TEN, sail
 from tests.support.kernels import get_or_link
-from tests.support.process import ROOT, python
 
-PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "8"))
+PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "4"))
 LARGE = 1 << 30
 TWICE = {"data_type": "float", "op_name": "twice"}
 SQUARE = {"data_type": "float", "op_name": "square"}
@@ -176,162 +163,7 @@ def test_processes_and_threads_that_ask_at_once_link_each_kernel_once(
         assert len({kernel.cubin for kernel in pool.map(process.ask, [plans[0]] * 8)}) == process.links == 1
 
 
-HOLD = """
-import os, sys, time
-from pathlib import Path
-from jitlto.base.cache_dir import CacheDir
-with CacheDir(Path(sys.argv[1]), 1 << 30).locked(sys.argv[2], 0, "links") as waited:
-    assert waited == 0
-    print("held", flush=True)
-    time.sleep(600)
-"""
-
-
-@pytest.fixture
-def hold(directory: Path) -> Iterator[Callable[[Plan], subprocess.Popen[str]]]:
-    """A process that claims a plan's digest and sleeps."""
-    holders = []
-
-    def start(plan: Plan) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", HOLD, str(directory), plan.digest]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        holder = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        holders.append(holder)
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        return holder
-
-    yield start
-    for holder in holders:
-        holder.kill()
-        holder.communicate()
-
-
-@pytest.mark.timing
-@pytest.mark.slow
-def test_who_waits_too_long_says_so_and_links(
-    directory: Path, plan: Plan, hold: Callable[[Plan], subprocess.Popen[str]], caplog: pytest.LogCaptureFixture
-) -> None:
-    process = Process(directory, patience=1.5)
-    hold(plan)
-    before, begin = events.counters(), time.monotonic()
-    with ThreadPoolExecutor(4) as pool:
-        kernels = list(pool.map(process.ask, [plan] * 4))
-    assert 1.5 < time.monotonic() - begin < 4
-    assert process.links == 1
-    assert all(kernel == plan.link(use_cache=False) for kernel in kernels)
-    assert caplog.text.count("waiting for another process that links mini/kern") == 1
-    assert caplog.text.count("doing it here too") == 1
-    assert change(dict(before)) == {"linked": 1, "waited": 4}
-    # It is there now, and nobody waits for the holder any longer.
-    begin = time.monotonic()
-    assert Process(directory).ask(plan).layer == "disk"
-    assert time.monotonic() - begin < 1
-
-
-def fork_while_linking(database: str) -> None:
-    """Fork while a thread links; the child asks for the same kernel and for another. Run as a program of its own."""
-    family = load("mini", database)
-    plan, another = family.plan(arch="sm_90", **TWICE), family.plan(arch="sm_90", **SQUARE)
-    truth = [plan.link(use_cache=False), another.link(use_cache=False)]
-    inside = threading.Event()
-
-    def slow() -> LinkedKernel:
-        inside.set()
-        time.sleep(1)
-        return plan.link(use_cache=False)
-
-    thread = threading.Thread(
-        target=lambda: session.default.kernel_cache.get_or_link(plan.link_key, slow, plan.database.path)
-    )
-    thread.start()
-    inside.wait(10)
-    # A thread that is always telling events, and one that is always at the cache: a fork meets them with locks held.
-    ended = threading.Event()
-
-    def busy() -> None:
-        while not ended.is_set():
-            events.default.emit(events.Kind.PLANNED, "x")
-            assert session.default.kernel_cache
-
-    teller = threading.Thread(target=busy)
-    teller.start()
-    for number in range(20):
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            try:
-                # The first child waits for its parent's link; the later ones are about the locks alone.
-                kernels = [another.link(), plan.link()] if number == 0 else [another.link()]
-                expected = [truth[1], truth[0]] if number == 0 else [truth[1]]
-                os._exit(0 if kernels == expected else 1)
-            finally:
-                os._exit(2)
-        assert os.waitpid(child, 0)[1] == 0
-    ended.set()
-    teller.join()
-    thread.join()
-    print(json.dumps(dict(events.counters())))
-
-
-@pytest.mark.slow
-def test_a_fork_while_another_thread_links_waits_for_the_parent_and_for_no_ghost(
-    mini_path: Path, tmp_path: Path
-) -> None:
-    code = "import sys; from tests.link import test_kernel_cache as t; t.fork_while_linking(sys.argv[1])"
-    command = ("-W", "ignore::DeprecationWarning", "-c", code, mini_path)
-    done = python(*command, seconds=60, JITLTO_CACHE_DIR=str(tmp_path / "user"))
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["linked"] == 1
-
-
 # --- directories that are not as they should be ---
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["writable by others", "somebody else's", "a file", "a dangling link", "a loop"])
-def test_a_directory_that_is_not_this_users_own_is_one_warning_and_no_cache(
-    environment: Callable[..., None],
-    tmp_path: Path,
-    plan: Plan,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    fault: str,
-) -> None:
-    place = tmp_path / "user" / "cubins"
-    place.parent.mkdir()
-    if fault == "writable by others":
-        place.mkdir()
-        place.chmod(0o777)
-    elif fault == "somebody else's":
-        if os.getuid():
-            pytest.skip("only root can give a directory away")
-        place.mkdir(mode=0o700)
-        os.chown(place, 12345, 12345)
-    elif fault == "a file":
-        place.write_text("x")
-    else:
-        place.symlink_to(tmp_path / "nowhere" if fault == "a dangling link" else place)
-    environment(JITLTO_CACHE_DIR=str(place.parent))
-    before, truth = events.counters(), plan.link(use_cache=False)
-    start, link = threading.Barrier(8), linker.link_plan
-
-    def ask(_: int) -> LinkedKernel:
-        start.wait(10)
-        return plan.link()
-
-    def link_slowly(store: CacheDir | None, plan: Plan) -> LinkedKernel:
-        time.sleep(0.3)  # until the last thread has asked
-        return link(store, plan)
-
-    monkeypatch.setattr(linker, "link_plan", link_slowly)
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(ask, range(8))) == [truth] * 8
-    # All eight asked before there was a cache, and there was but one: what they asked for together was linked together.
-    assert change(dict(before)) == {"requested": 8, "linked": 1, "waited": 7}
-    assert caplog.text.count("is ignored") == 1
-    if place.is_dir():
-        assert not list(place.iterdir())
 
 
 # --- settings ---
@@ -390,80 +222,3 @@ def test_where_linking_is_forbidden_the_error_names_all_that_is_needed_to_link_i
 
 
 # --- the digest ---
-
-
-KEYS = """
-import json, os, sys, time
-from jitlto.runtime.family import load
-os.umask(int(sys.argv[4]))
-time.sleep(0.01)
-family = load("mini", sys.argv[1])
-configurations = json.loads(sys.argv[2])
-source = "template <> __device__ float mini::op<float>(float a) { return a - 1.0f; }"
-own = family.planner(data_type="float").add_source(source, "own.cu").plan(arch="sm_90")
-plans = [family.plan(arch="sm_90", link_options=json.loads(sys.argv[3]), **c) for c in configurations]
-print(json.dumps([plan.digest for plan in [own, *plans]]))
-"""
-
-
-@pytest.mark.slow
-def test_nothing_of_the_machine_or_the_process_is_in_the_digest(mini_path: Path, tmp_path: Path) -> None:
-    copied = tmp_path / "elsewhere" / "other.fragdb"
-    copied.parent.mkdir()
-    copied.write_bytes(mini_path.read_bytes())
-    options = {"max_registers": 32, "ftz": True, "ptxas": ["-v"]}
-    seen = set()
-    for number, (database, backwards) in enumerate([(mini_path, False), (copied, True)]):
-        home = tmp_path / f"home{number}"
-        home.mkdir()
-        order = (lambda items: list(reversed(list(items)))) if backwards else list
-        given = json.dumps([dict(order(c.items())) for c in (TWICE, SQUARE)])
-        environment = os.environ | {
-            "PYTHONPATH": str(ROOT), "HOME": str(home), "PYTHONHASHSEED": str(number + 1), "USER": f"user{number}",
-            "TZ": ("UTC", "Asia/Tokyo")[number], "LANG": ("C", "C.UTF-8")[number], "TMPDIR": str(home),
-            "HOSTNAME": f"host{number}", "JITLTO_CACHE_DIR": str(home / "cache"),
-        }  # fmt: skip
-        arguments = [str(database), given, json.dumps(dict(order(options.items()))), ("18", "63")[number]]
-        done = subprocess.run(
-            [sys.executable, "-c", KEYS, *arguments],
-            cwd=home, env=environment, capture_output=True, text=True, timeout=60, check=True,
-        )  # fmt: skip
-        seen.add(done.stdout)
-    (digests,) = seen
-    assert len(set(json.loads(digests))) == 3
-
-
-@pytest.mark.slow
-def test_every_input_of_a_link_changes_the_digest(
-    build_family: BuildFamily, mini: KernelFamily, plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def of(**changes: object) -> str:
-        return mini.plan(**({"arch": "sm_90"} | TWICE | changes)).digest  # type: ignore[arg-type]
-
-    def supplied(text: str) -> str:
-        source = f"template <> __device__ float mini::op<float>(float a) {{ return {text}; }}"
-        return mini.planner(data_type="float").add_source(source).plan(arch="sm_90").digest
-
-    options = {
-        "fast_math": True, "ftz": True, "prec_div": False, "fma": False, "max_registers": 40, "optimization": 0,
-        "split_compile": 1, "ptxas": ["-v"],
-    }  # fmt: skip
-    seen = {"as it is": plan.digest}
-    seen |= {f"{name}={value}": of(link_options={name: value}) for name, value in options.items()}
-    seen["other ptxas"] = of(link_options={"ptxas": ["--warn-on-spills"]})
-    seen["max_registers=41"] = of(link_options={"max_registers": 41})
-    seen |= {arch: of(arch=arch) for arch in ("sm_80", "sm_90a", "sm_100", "sm_100a", "sm_100f")}
-    seen |= {"mode": of(link_mode="ptx"), "value": of(op_name="square"), "kernel": of(data_type="double")}
-    seen |= {"own": supplied("a"), "other": supplied("a + 0.0f")}
-    entry = replace(plan.entry, entry="another")
-    seen["entry"] = replace(plan, resolution=replace(plan.resolution, entry=entry)).digest
-    for constant in ("3.0f", "3.5f"):
-        text = MINI["op.cu.jinja"].replace("return {{expr}};", f"return ({{{{expr}}}}) * {constant};")
-        with load("mini", build_family(MINI | {"op.cu.jinja": text}, "changed").path).database as database:
-            seen[constant] = KernelFamily("mini", database).plan(arch="sm_90", **TWICE).digest
-    version = nvjitlink.version()
-    for newer in (Version(version.major, 90), Version(version.major, 91)):
-        monkeypatch.setattr(nvjitlink, "version", partial(Version, newer.major, newer.minor))
-        seen[f"nvJitLink {newer}"] = of()
-    doubled = {what for what, digest in seen.items() if Counter(seen.values())[digest] > 1}
-    assert doubled == set()

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base.cache_dir import CacheDir
@@ -20,35 +20,6 @@ texts = st.text(max_size=30)
 def link_key(entry: str = "kern", arch: str = "sm_90", kernel: str = "f/k[]", **configuration: str) -> LinkKey:
     content = json.dumps({"entry": entry, "arch": arch}, sort_keys=True).encode()
     return LinkKey(content, kernel, tuple(configuration.items()), hashlib.sha256(content).hexdigest())
-
-
-link_keys = st.builds(
-    link_key, texts, st.sampled_from(["sm_75", "sm_90a", "sm_100f"]), texts, configuration=texts, value=texts
-)
-
-
-@pytest.mark.slow
-@given(link_keys, st.binary(max_size=300), st.text(max_size=300))
-@settings(max_examples=200)
-def test_what_is_decoded_is_what_was_encoded(link_key: LinkKey, cubin: bytes, log: str) -> None:
-    inputs = link_key.inputs
-    linked = LinkedKernel(cubin, str(inputs["entry"]), str(inputs["arch"]), log, 1.5)
-    payload = link_key.encode(linked)
-    found = LinkedKernel.decode(link_key.digest, payload, 0.25, "disk")
-    assert found is not None
-    assert found == linked
-    assert (found.seconds, found.layer) == (0.25, "disk")
-    assert LinkKey.from_entry(payload) == link_key
-
-
-@pytest.mark.slow
-@given(link_keys, st.binary(max_size=20))
-def test_encoding_is_deterministic(link_key: LinkKey, cubin: bytes) -> None:
-    inputs = link_key.inputs
-    one, other = (
-        LinkedKernel(cubin, str(inputs["entry"]), str(inputs["arch"]), "log", seconds) for seconds in (1.0, 2.0)
-    )
-    assert link_key.encode(one) == link_key.encode(other)
 
 
 def test_an_entry_is_that_of_no_other_digest() -> None:

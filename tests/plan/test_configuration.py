@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
-from jitlto.base.types import is_same_value
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.parameters import parameter_values
@@ -37,15 +34,11 @@ def fragment(**parameters: str) -> Fragment:
     ("given_value", "expected"),
     [
         ("float", "float"),
-        (np.float32, "float"),
         (np.dtype("float32"), "float"),
-        (np.dtype("<f8"), "double"),
         ("float64", "double"),
         (np.float16, "__half"),
-        (np.dtype("float16"), "__half"),
         ("half", "__half"),
         ("bfloat16", "__nv_bfloat16"),
-        ("nv_bfloat16", "__nv_bfloat16"),
     ],
 )
 def test_data_types_may_be_c_names_aliases_or_numpy_dtypes(given_value: object, expected: str) -> None:
@@ -56,13 +49,9 @@ def test_data_types_may_be_c_names_aliases_or_numpy_dtypes(given_value: object, 
     ("given_value", "expected"),
     [
         (np.int64, "int64_t"),
-        (np.dtype("int64"), "int64_t"),
         ("int64", "int64_t"),
         ("long long", "int64_t"),
         ("std::int64_t", "int64_t"),
-        ("cuda::std::int64_t", "int64_t"),
-        (np.uint32, "uint32_t"),
-        ("unsigned int", "uint32_t"),
         ("unsigned", "uint32_t"),
     ],
 )
@@ -86,9 +75,7 @@ def test_the_familys_own_spelling_wins_over_an_alias() -> None:
     ("values", "value"),
     [
         (("float2", "cuda::std::complex<float>"), np.complex64),
-        (("float2", "cuda::std::complex<float>"), "complex64"),
         (("long", "long long"), np.dtype("int64")),
-        (("long", "long long"), "int64_t"),
         (("int", "int32_t"), np.int32),
     ],
 )
@@ -120,19 +107,6 @@ def test_another_type_is_no_slip_for_one_that_is_there(other: object) -> None:
 def test_values_of_other_kinds_are_plan_errors_that_name_the_parameter(odd: object) -> None:
     with raises(PlanError, "plan-invalid-value", "'data_type'", where="family"):
         spelled(data_type=odd)
-
-
-@pytest.mark.slow
-@given(st.text(max_size=20))
-def test_any_text_is_a_known_value_or_an_error_that_lists_the_known_ones(text: str) -> None:
-    try:
-        value = spelled(data_type=text)["data_type"]
-    except UnknownValueError as error:
-        assert all(known in str(error) for known in KNOWN["data_type"])
-    else:
-        assert value in KNOWN["data_type"]
-        numpy_names = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16"}
-        assert is_same_value(numpy_names.get(text, text), value)
 
 
 def test_parameter_values_are_sorted_with_numbers_in_their_own_order() -> None:

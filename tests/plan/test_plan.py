@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -29,7 +29,6 @@ from jitlto.cuda.toolkit import find_binary
 from jitlto.database import FragmentDatabase, writer
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import Image, ImageKind
-from jitlto.record.options import LinkOptions
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
@@ -116,19 +115,13 @@ def test_a_plan_without_architecture_is_for_the_current_device_and_needs_one(min
 # --- the digest ---
 
 
-def test_the_digest_changes_with_each_alteration(mini: KernelFamily, plan: Plan) -> None:
+def test_the_digest_changes_with_each_alteration(
+    mini: KernelFamily, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plans = [mini.plan(**{"arch": "sm_90", **TWICE, **new}) for new in ALTERATIONS.values()]  # type: ignore[arg-type]
-    assert len({plan.digest, *(p.digest for p in plans)}) == len(ALTERATIONS) + 1
-
-
-@pytest.mark.slow
-def test_the_digest_changes_with_what_the_caller_supplies(mini: KernelFamily, plan: Plan) -> None:
-    def supplied(expression: str) -> str:
-        text = f"template <> __device__ float mini::op<float>(float a) {{ return {expression}; }}"
-        return mini.planner(data_type="float").add_source(text).plan(arch="sm_90").digest
-
-    assert len({plan.digest, supplied("a"), supplied("a + 1.0f")}) == 3
-    assert supplied("a") == supplied("a")
+    digests = {plan.digest, *(p.digest for p in plans)}
+    monkeypatch.setattr(nvjitlink, "version", lambda: Version(99, 0))
+    assert len(digests | {mini.plan(arch="sm_90", **TWICE).digest}) == len(ALTERATIONS) + 2
 
 
 def test_the_digest_does_not_change_with_the_spelling_of_values_options_and_architecture(
@@ -143,15 +136,6 @@ def test_the_digest_does_not_change_with_the_spelling_of_values_options_and_arch
         mini.plan(arch="sm_90", link_options=one, **TWICE).digest
         == mini.plan(arch="sm_90", link_options=other, **TWICE).digest
     )
-
-
-def test_the_digest_does_not_change_with_a_known_but_unused_parameter(mini: KernelFamily) -> None:
-    text = "template <> __device__ float mini::op<float>(float a) { return a; }"
-    plain = mini.planner(data_type="float").add_source(text).plan(arch="sm_90")
-    # The source takes the place of the group that `op_name` belongs to.
-    unused = mini.planner(data_type="float", op_name="square").add_source(text).plan(arch="sm_90")
-    assert unused.digest == plain.digest
-    assert unused.configuration == plain.configuration == {"data_type": "float"}
 
 
 @pytest.mark.slow
@@ -205,12 +189,6 @@ def test_a_target_below_the_fragments_is_refused_before_linking(plan: Plan) -> N
 def test_a_target_that_nvjitlink_does_not_know_is_an_architecture_error(plan: Plan, arch: str) -> None:
     with raises(ArchitectureError, "link-architecture-unsupported", arch):
         plan.link(arch)
-
-
-def test_what_is_no_architecture_is_a_plan_error(mini: KernelFamily) -> None:
-    for arch in ("", "sm", "90b", "sm_9", "hopper"):
-        with raises(PlanError, "plan-invalid-link"):
-            mini.plan(arch=arch, **TWICE)
 
 
 def test_unknown_link_modes_and_options_are_plan_errors(mini: KernelFamily) -> None:
@@ -294,8 +272,7 @@ template <> __device__ float mini::op<float>(float a) { return sinf(a) + logf(a)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("toolchain", ["nvrtc", "nvcc"])
-@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize(("toolchain", "fast"), [("nvrtc", False), ("nvrtc", True), ("nvcc", True)])
 def test_fast_math_of_a_family_has_the_compilers_part_and_the_links(
     build_family: BuildFamily, toolchain: str, fast: bool
 ) -> None:
@@ -456,55 +433,6 @@ def test_different_plans_link_at_the_same_time(mini: KernelFamily) -> None:
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(lambda p: p.link(use_cache=False).cubin, plans))
     assert together == alone
-
-
-def with_links(source: Path, target: Path, links: Mapping[str, int], family_link: int | None = None) -> KernelFamily:
-    """The family ``mini`` whose groups have these register limits."""
-    with FragmentDatabase(source) as old:
-        record = old.families["mini"]
-        groups = tuple(
-            replace(g, link=(("max_registers", links[g.name]),) if g.name in links else ()) for g in record.groups
-        )
-        record = replace(record, groups=groups, link=LinkOptions(max_registers=family_link))
-        fragments = old.fragments()
-        blobs = {image.sha256: old.read(image) for fragment in fragments for image in fragment.images}
-        writer.write(target, [record], fragments, blobs)
-    return KernelFamily("mini", FragmentDatabase(target))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("links", "family_link", "given", "expected"),
-    [
-        ({}, 40, {}, 40),
-        ({"kern": 32}, 40, {}, 32),
-        ({"kern": 32}, 40, {"max_registers": 16}, 16),
-        ({"kern": 32, "op": 24}, 40, {"max_registers": 16}, 16),
-    ],
-)
-def test_a_link_option_is_the_callers_else_the_groups_else_the_familys(
-    mini_path: Path,
-    tmp_path: Path,
-    links: Mapping[str, int],
-    family_link: int | None,
-    given: dict[str, object],
-    expected: int | None,
-) -> None:
-    family = with_links(mini_path, tmp_path / "linked.fragdb", links, family_link)
-    plan = family.plan(**TWICE, arch="sm_90", link_options=given)
-    assert plan.options.max_registers == expected
-    same = with_links(mini_path, tmp_path / "family.fragdb", {}, expected).plan(**TWICE, arch="sm_90")
-    assert plan.digest == same.digest
-
-
-def test_groups_that_set_a_link_option_differently_are_an_error_that_names_both(
-    mini_path: Path, tmp_path: Path
-) -> None:
-    family = with_links(mini_path, tmp_path / "linked.fragdb", {"kern": 32, "op": 24})
-    with raises(PlanError, "plan-conflicting-link-options", "kern", "op", "32", "24", hint="link_options"):
-        family.plan(**TWICE, arch="sm_90")
-    with raises(PlanError, "plan-conflicting-link-options"):
-        family.plan(**TWICE, arch="sm_90", link_options={"optimization": 3})
 
 
 # --- what the linker warns of ---

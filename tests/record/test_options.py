@@ -13,8 +13,6 @@ from jitlto.base.errors import JitltoError
 from jitlto.record.options import LinkOptions, describe_invalid_option
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.one_major
-
 maybe = st.none() | st.booleans()
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "fast_math": st.booleans(),
@@ -29,14 +27,6 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "ptxas": st.lists(st.sampled_from(["-v", "--allow-expensive-optimizations=true", "-O2"]), max_size=3),
 }
 mappings = st.fixed_dictionaries({}, optional=VALUES)
-
-
-@pytest.mark.slow
-@given(mappings, st.randoms())
-def test_flags_do_not_depend_on_the_order_of_options(options: dict[str, Any], random: Any) -> None:
-    shuffled = list(options.items())
-    random.shuffle(shuffled)
-    assert LinkOptions.from_mapping(dict(shuffled)).flags() == LinkOptions.from_mapping(options).flags()
 
 
 @pytest.mark.slow

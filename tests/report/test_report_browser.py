@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.database import FragmentDatabase
+from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import FragmentKey
 from jitlto.report import page
 from jitlto.report.content import describe
@@ -47,13 +48,14 @@ def search_page(search: KernelFamily, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module")
 def every_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report with a hole, with combinations that a rule excludes, and with gaps of a merge."""
+    """A report with a hole, with combinations that a rule excludes, and with one in another part."""
     directory = tmp_path_factory.mktemp("states")
     cells = [dict(zip(("name", "length", "type"), c, strict=True)) for c in product("ab", map(str, range(20)), "xyz")]
     del cells[31]
     lost = FragmentKey.make("f", "kernel", cells.pop())
     own = [cell for cell in cells if (cell["name"], cell["type"]) != ("a", "z")]
-    with sample(directory, own, gaps=[lost]) as database:
+    part = PartRecord(1, 2, "0" * 64, (lost,), (("f", "nvrtc"),), (), ())
+    with sample(directory, own, part=part) as database:
         return _page(database, directory / "states.html")
 
 

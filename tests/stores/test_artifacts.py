@@ -8,20 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
-from jitlto.stores import artifacts
 from jitlto.stores.address import MARK, parse_store
-from jitlto.stores.artifacts import decode_index, encode_index, open_store, pull, push
+from jitlto.stores.artifacts import Pushed, open_store, pull, push
 from jitlto.stores.backend import Backend
 from jitlto.stores.entry import object_name
-from jitlto.stores.upkeep import examine
 from tests.support.errors import raises
-from tests.support.store_server import Server
 
-pytestmark = pytest.mark.one_major
-
-DAY = 86400.0
 LARGE = 24 << 20  # several parts of an upload, and many pieces of a download
 
 
@@ -47,22 +40,9 @@ def test_a_file_comes_back_by_the_address_that_it_was_pushed_to(backend: Backend
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     assert (pushed.address.rpartition(MARK)[2], pushed.size, pushed.was_there) == (digest, size, False)
     assert _objects(backend) == {object_name("artifacts", digest): size}
-    assert pull(pushed.address, tmp_path / "copy") == [tmp_path / "copy"]
+    assert push(backend, source) == Pushed(pushed.address, size, was_there=True)
+    pull(pushed.address, tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == source.read_bytes()
-
-
-def test_pushing_again_sends_nothing_until_the_object_is_a_day_old(backend: Backend, tmp_path: Path) -> None:
-    source = _file(tmp_path / "a", b"content")
-    first = push(backend, source)
-    (held,) = backend.list("v1/")
-    for age, refreshed in ((0.9 * DAY, False), (1.1 * DAY, True)):
-        sent = []
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Backend, "put", lambda _, name, data, sent=sent: sent.append((name, data)))
-            patch.setattr(artifacts.time, "time", lambda age=age: held.modified + age)
-            again = push(backend, source)
-        assert (again.was_there, again.address) == (True, first.address)
-        assert sent == ([(held.name, b"content")] if refreshed else [])
 
 
 @pytest.mark.parametrize("damage", [b"", b"conten", b"contenT", b"content "])
@@ -85,73 +65,3 @@ def test_a_page_in_place_of_an_artifact_sends_to_the_proxy_and_removes_nothing(
     with raises(StoreError, "store-digest", address.rpartition(MARK)[2], hint="HTTPS_PROXY"):
         pull(address, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
-
-
-def test_what_the_store_lacks_is_an_error_that_names_the_address(backend: Backend, tmp_path: Path) -> None:
-    backend.put("v1/kernels/a", b"")
-    address = f"{backend.address.url}{MARK}{'0' * 64}"
-    with raises(StoreError, "store-no-such-artifact", address):
-        pull(address, tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
-
-
-def test_a_database_goes_with_the_packs_beside_it_and_takes_its_new_name(backend: Backend, tmp_path: Path) -> None:
-    database = _file(tmp_path / "search.fragdb", b"a database")
-    for name in ("search.pack", "search.sm_90.pack", "other.pack"):
-        _file(tmp_path / name, name.encode())
-    index, *members = artifacts.push_with_packs(backend, database)
-    assert [each.path.name for each in members] == ["search.fragdb", "search.pack", "search.sm_90.pack"]
-    assert len(_objects(backend)) == 4
-    (tmp_path / "copy").mkdir()
-    written = pull(index.address, tmp_path / "copy" / "mine.fragdb")
-    assert {path.name: path.read_bytes() for path in written} == {
-        "mine.fragdb": b"a database",
-        "mine.pack": b"search.pack",
-        "mine.sm_90.pack": b"search.sm_90.pack",
-    }
-    again = artifacts.push_with_packs(backend, database)
-    assert [each.address for each in again] == [each.address for each in (index, *members)]
-    assert all(each.was_there for each in again)
-
-
-def test_a_database_is_as_it_was_if_a_pack_of_it_is_damaged(backend: Backend, tmp_path: Path) -> None:
-    database, pack = _file(tmp_path / "a.fragdb", b"a database"), _file(tmp_path / "a.pack", b"a pack")
-    index, _, packed = artifacts.push_with_packs(backend, database)
-    backend.put(object_name("artifacts", packed.address.rpartition(MARK)[2]), b"A pack")
-    database.write_bytes(b"as it was")
-    pack.unlink()
-    with raises(StoreError, "store-digest", packed.address.rpartition(MARK)[2]):
-        pull(index.address, database)
-    assert database.read_bytes() == b"as it was"
-    assert not pack.exists()
-
-
-@pytest.mark.slow
-def test_a_missing_bucket_is_said_and_not_a_missing_file(
-    s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """By transfers, and by doctor, which does not say first that it can be read."""
-    for name, value in s3.variables.items():
-        monkeypatch.setenv(name, value)
-    address = f"s3://nobucket/ci#sha256={'0' * 64}"
-    with raises(StoreError, "store-no-such-bucket"):
-        pull(address, tmp_path / "out")
-    ((_, remedy),) = examine(
-        parse_store("s3://nobucket/ci", writes=False), Config.read({"JITLTO_STORE_TRUST": "checksum"})
-    )
-    assert "bucket" in (remedy or "")
-
-
-@pytest.mark.parametrize(
-    "names", [["../a.fragdb"], [".pack"], [], [".fragdb", "b.pack"], [".fragdb", ".a/../x.pack"], [".fragdb", ".so"]]
-)
-def test_an_index_names_files_beside_each_other_and_no_others(names: list[str]) -> None:
-    listed = {".fragdb": "0" * 64, ".pack": "1" * 64, ".b.pack": "2" * 64}
-    assert decode_index(encode_index(listed)) == listed
-    assert decode_index(encode_index(dict.fromkeys(names, "0" * 64))) is None
-
-
-def test_any_other_file_is_no_index() -> None:
-    data = encode_index({".fragdb": "0" * 64})
-    for other in (b"", b"SQLite format 3\0", b'{"jitlto_lock": 1}', data[1:], data[:-1], data[:20] + b"x"):
-        assert decode_index(other) is None

@@ -59,12 +59,6 @@ def test_a_missing_directory_is_made_for_writers_alone(tmp_path: Path) -> None:
     assert (tmp_path / "none").is_dir()
 
 
-def test_a_server_that_is_not_there_is_unreachable() -> None:
-    store = open_backend(StoreAddress("http://127.0.0.1:1", writes=False), timeout=10)
-    with raises(StoreError, "store-unreachable", where="http://127.0.0.1:1/a"):
-        store.get("a")
-
-
 def test_an_unreachable_endpoint_is_named_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     """And one without TLS that may not be used, with the setting that allows it."""
     endpoint = "http://127.0.0.1:1"
@@ -77,13 +71,6 @@ def test_an_unreachable_endpoint_is_named_with_the_cause(monkeypatch: pytest.Mon
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     with raises(StoreError, "store-unreachable", endpoint, "Connection refused", hint="AWS_ENDPOINT_URL"):
         open_backend(address, timeout=10).get("a")
-
-
-def test_a_server_that_never_answers_is_said_to_time_out() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        with raises(StoreError, "store-unreachable", url, "timed out"):
-            open_backend(StoreAddress(url, writes=False), timeout=0.05).get("a")
 
 
 @pytest.mark.parametrize("body", ["<Code>NoSuchBucket</Code>", "<Code>NoSuchKey</Code>"])

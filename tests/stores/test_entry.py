@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base.errors import RejectedEntryError
@@ -41,15 +40,6 @@ def test_every_truncation_and_extension_is_rejected(key: SigningKey | None) -> N
     for more in (b"\0", b"payload", data):
         assert_rejected(data + more, key)
         assert_rejected(more + data, key)
-
-
-@pytest.mark.slow
-@given(kinds, keys, kinds, keys)
-def test_an_entry_under_a_different_name_is_rejected(kind: str, key: str, other_kind: str, other_key: str) -> None:
-    for signing_key in (None, OURS()):
-        data = entry.encode(kind, key, b"payload", signing_key)
-        if (kind, key) != (other_kind, other_key):
-            assert_rejected(data, signing_key, other_kind, other_key)
 
 
 def test_where_signatures_are_required_an_unsigned_entry_is_rejected() -> None:

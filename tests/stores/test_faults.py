@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from tests.support.shared_stores import KeyPair, opened, signed, trust
 from tests.support.store_faults import FAULTS, run
 from tests.support.store_server import fault_proxy
 
-pytestmark = [pytest.mark.one_major, pytest.mark.timing]
+pytestmark = pytest.mark.timing
 
 BOUND = 0.050  # seconds a process
 NOISE = 0.050  # of the clock while others use this machine
@@ -45,31 +43,6 @@ def test_a_broken_store_costs_50_milliseconds_and_one_message(
         if waited < BOUND + NOISE and more < BOUND + OTHERS and messages == 1:
             return
     pytest.fail(f"{waited:.3f} s waited for the store, {more:.3f} s more than without one")
-
-
-@pytest.mark.slow
-def test_a_store_that_dies_while_it_is_used_is_given_up_once(
-    settings: dict[str, str], caplog: pytest.LogCaptureFixture
-) -> None:
-    keys = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(20)]
-    with fault_proxy(None) as proxy, caplog.at_level(logging.WARNING, "jitlto"):
-        with opened(proxy.environment | settings) as stores:
-            for key in keys[:10]:
-                stores.put("kernels", key, b"kernel")
-            assert stores.flush(10)
-        with opened(proxy.environment | settings | {"JITLTO_STORE_PATIENCE": "0.05"}) as stores:
-            time.sleep(0.5)  # it is opened
-            assert stores.get("kernels", keys[0]) == b"kernel"
-            proxy.set(fault="silent")
-            begin = time.perf_counter()
-            assert [stores.get("kernels", key) for key in keys[1:]] == [None] * 19
-            assert time.perf_counter() - begin < BOUND + NOISE
-            requests = proxy.counts()["requests"]
-            for key in keys:
-                stores.put("kernels", key, b"kernel")
-            stores.flush(1)
-            assert proxy.counts()["requests"] <= requests + 4  # a thread each; no reply, no further request
-    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
 
 
 def test_replies_that_are_no_entries_are_misses(settings: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:

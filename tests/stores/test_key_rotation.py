@@ -55,36 +55,6 @@ def test_a_key_is_replaced_by_another_without_a_gap(tmp_path: Path) -> None:
     assert get(store | signed(signers)) == b"kernel"
 
 
-def test_what_cannot_be_signed_counts_as_not_written(tmp_path: Path) -> None:
-    key = KeyPair.create(tmp_path / "key")
-    store = store_in(tmp_path / "store") | signed(trust(tmp_path / "signers", key))
-    with opened(store) as stores:
-        stores.put("kernels", KEY, b"kernel")
-        assert stores.flush(10)
-        assert (stores.counts["writes"], stores.counts["dropped"]) == (0, 1)
-    with opened(store | {"JITLTO_STORE": f"{store['JITLTO_STORE']}#read"}) as stores:
-        stores.put("kernels", KEY, b"kernel")
-        assert stores.flush(10)
-        assert stores.counts["dropped"] == 0  # nobody asked for it
-
-
-def test_a_writer_whose_key_its_own_readers_reject_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    own, trusted = KeyPair.create(tmp_path / "own"), KeyPair.create(tmp_path / "trusted")
-    put(store_in(tmp_path / "store") | signed(trust(tmp_path / "signers", trusted), own), b"kernel")
-    (record,) = (each for each in caplog.records if "JITLTO_STORE_SIGNERS" in each.getMessage())
-    assert record.levelname == "WARNING"
-
-
-def test_what_a_revoked_key_signed_is_a_miss_whenever_it_was_written(tmp_path: Path) -> None:
-    revoked, kept = KeyPair.create(tmp_path / "revoked"), KeyPair.create(tmp_path / "kept")
-    store = store_in(tmp_path / "store")
-    put(store | signed(trust(tmp_path / "both", revoked, kept), revoked), b"stolen")
-    readers = signed(trust(tmp_path / "signers", kept))
-    assert get(store | readers) is None
-    put(store | signed(trust(tmp_path / "both", revoked, kept), revoked), b"stolen", "ab" * 32)
-    assert get(store | readers, "ab" * 32) is None
-
-
 def test_a_directory_needs_no_signatures_unless_they_are_asked_for(tmp_path: Path) -> None:
     store = store_in(tmp_path / "store")
     put(store, b"kernel")
@@ -106,16 +76,6 @@ def test_a_directory_that_everybody_may_write_to_is_not_read_unless_it_is_truste
     key = KeyPair.create(tmp_path / "key")
     put(store | signed(trust(tmp_path / "signers", key), key), b"signed kernel", "ab" * 32)
     assert get(store | signed(tmp_path / "signers"), "ab" * 32) == b"signed kernel"
-
-
-@pytest.mark.parametrize("trusts", ["checksum", "signed"])
-def test_whoever_is_trusted_decides_what_is_read(trusts: str, tmp_path: Path) -> None:
-    """With ``checksum`` everyone who can write to the directory; with ``signed`` those who hold a key."""
-    key, store = KeyPair.create(tmp_path / "key"), store_in(tmp_path / "store")
-    attacker = store | (signed(trust(tmp_path / "signers", key), key) if trusts == "signed" else {})
-    put(attacker, b"any device code")
-    reader = store | (signed(tmp_path / "signers") if trusts == "signed" else {"JITLTO_STORE_TRUST": "checksum"})
-    assert get(reader) == b"any device code"
 
 
 def test_an_entry_holds_nothing_but_its_name_its_payload_and_its_signature(tmp_path: Path) -> None:

@@ -19,11 +19,9 @@ from jitlto.cli import cli
 from jitlto.link import packs
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
-from jitlto.stores import manifest, signatures
+from jitlto.stores import signatures
 from jitlto.stores.manifest import Manifest
 from tests.support.errors import raises
-
-pytestmark = pytest.mark.one_major
 
 ZERO = "0" * 64
 needs_ssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
@@ -118,7 +116,7 @@ def test_a_changed_file_fails_and_the_message_gives_both_digests(release: Path, 
         message = refused("mismatch", "verify", "--manifest", path, *arguments)
         assert str(file) in message
         assert expected in message
-        assert manifest.sha256(file) in message
+        assert hashlib.sha256(file.read_bytes()).hexdigest() in message
 
 
 def test_an_unlisted_file_fails(release: Path, database: Path, tmp_path: Path) -> None:
@@ -142,29 +140,16 @@ def test_an_installed_file_is_found_by_the_end_of_its_path(release: Path, databa
     assert str(path) in refused("not-listed", "verify", "--manifest", path, elsewhere / "mini.fragdb")
 
 
-def test_a_file_that_fails_is_not_opened(release: Path, database: Path) -> None:
-    path = listed(release)
-    database.write_bytes(b"no database at all")
-    assert str(database) in refused("mismatch", "verify", "--manifest", path, database)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "where"),
     [
         ("", ":1"),
-        ("\n", ":1"),
         (f"{ZERO} pkg/mini.fragdb\n", ":1"),
-        (f"{ZERO[1:]}  pkg/mini.fragdb\n", ":1"),
-        (f"{ZERO.replace('0', 'A')}  pkg/mini.fragdb\n", ":1"),
-        (f"\\{ZERO}  a\\\\b\n", ":1"),
         (f"SHA256 (pkg/mini.fragdb) = {ZERO}\n", ":1"),
         (f"{ZERO}  pkg/mini.fragdb\n{ZERO}  pkg/mini.fragdb\n", ":2"),
-        (f"{ZERO}  a\n{ZERO}  ./a\n", ":2"),
         (f"{ZERO}  /etc/passwd\n", ":1"),
         (f"{ZERO}  ../x.fragdb\n", ":1"),
-        (f"{ZERO}  pkg/../../x.fragdb\n", ":1"),
-        (f"{ZERO}  pkg//x.fragdb\n", ":1"),
         (f"{ZERO}  .\n", ":1"),
         (f"{ZERO}  a\rb\n", ":1"),
         (f"{ZERO}  a\n\n{ZERO}  b\n", ":2"),
@@ -185,11 +170,6 @@ def test_a_manifest_is_a_file_of_sensible_size(release: Path, tmp_path: Path) ->
         refused("unreadable", "verify", "--manifest", tmp_path / name)
     (tmp_path / "bytes").write_bytes(b"\xff" * 70)
     assert "UTF-8" in refused("invalid", "verify", "--manifest", tmp_path / "bytes")
-
-
-@pytest.mark.parametrize("arguments", [[], ["--signers", "x", "a.fragdb"]], ids=str)
-def test_wrong_usage_is_an_error(arguments: list[str]) -> None:
-    assert run("verify", *arguments).exit_code == 2
 
 
 # --- signatures ---
@@ -272,21 +252,6 @@ def test_a_key_counts_in_every_line_that_lists_it(
         refused("untrusted", "verify", "--manifest", path, "--signers", signers)
     else:
         assert f"signed by {name}\n" in run("verify", "--manifest", path, "--signers", signers).output
-
-
-@pytest.mark.slow
-@needs_ssh
-@pytest.mark.parametrize("what", ["signers", "signature", "listed"])
-def test_a_file_of_a_tebibyte_is_refused_at_once(release: Path, key: Path, what: str) -> None:
-    path = listed(release, key)
-    signers = signers_of(key)
-    places = {"signers": signers, "signature": Path(f"{path}.sig")}
-    os.truncate(places.get(what, release / "pkg" / "mini.sm_90.pack"), 1 << 40)
-    with raises(ManifestError, "manifest-unreadable"):
-        if what == "listed":
-            Manifest.read(path).check_all()
-        else:
-            manifest.check_signature(Manifest.read(path), signers)
 
 
 @pytest.mark.slow

@@ -15,8 +15,6 @@ from jitlto.stores.entry import RejectedEntryError
 from tests.support.shared_stores import KeyPair, Object, WrongReplies, opened, signed, trust, trusted
 from tests.support.store_server import fault_proxy
 
-pytestmark = pytest.mark.one_major
-
 SEED = 20
 
 
@@ -56,7 +54,7 @@ def test_no_wrong_reply_is_decoded(keys: tuple[KeyPair, KeyPair], tmp_path: Path
 
 
 @pytest.mark.slow
-def test_of_10000_wrong_replies_none_is_taken_and_none_is_an_error(
+def test_of_2000_wrong_replies_none_is_taken_and_none_is_an_error(
     keys: tuple[KeyPair, KeyPair], tmp_path: Path
 ) -> None:
     chance = random.Random(SEED)  # noqa: S311
@@ -65,7 +63,7 @@ def test_of_10000_wrong_replies_none_is_taken_and_none_is_an_error(
     settings = signed(trust(tmp_path / "signers", keys[0]), patience=60)
     sent = 0
     with fault_proxy(None) as proxy, opened(proxy.environment | settings) as stores:
-        for round_ in range(100):
+        for round_ in range(20):
             wanted = Object("kernels", hashlib.sha256(b"round %d" % round_).hexdigest(), chance.randbytes(500))
             ways = [chance.choice(wrong.ways) for _ in range(100)]
             replies = [way(wanted) for way in ways]
@@ -81,5 +79,5 @@ def test_of_10000_wrong_replies_none_is_taken_and_none_is_an_error(
                 assert found is None or (reply == wrong.entry(wanted) and found == wanted.payload), way.__name__
                 sent += 1
             assert stores.get(wanted.kind, wanted.key) == wanted.payload  # the store is still asked
-        assert proxy.counts()["GET"] >= sent == 10_000
+        assert proxy.counts()["GET"] >= sent == 2000
         assert stores.counts["rejected"] >= sent - stores.counts["hits"]

@@ -14,7 +14,7 @@ from jitlto.base.errors import StoreError
 from jitlto.base.log import WarnOnce
 from jitlto.stores import entry, shared
 from jitlto.stores.address import StoreAddress
-from jitlto.stores.backend import REFRESH_AFTER, StoredObject
+from jitlto.stores.backend import StoredObject
 from jitlto.stores.shared import SharedStore
 from jitlto.stores.trust import Trust
 from tests.support.errors import raises
@@ -119,16 +119,6 @@ def test_what_one_process_writes_another_reads(tmp_path: Path) -> None:
     assert (reader.counts["hits"], writer.counts["writes"]) == (1, 1)
 
 
-def test_many_entries_are_read_side_by_side(tmp_path: Path) -> None:
-    store = directory_store(tmp_path)
-    entries = {f"{number:064x}": b"%d" % number for number in range(50)}
-    for key, payload in entries.items():
-        store.put("compiled", key, payload)
-    assert store.flush(10)
-    assert store.get_many("compiled", [*entries, KEY, KEY]) == entries
-    assert store.counts["hits"] == 50
-
-
 def test_without_patience_nothing_is_read(tmp_path: Path) -> None:
     writer = directory_store(tmp_path)
     writer.put("kernels", KEY, b"linked")
@@ -186,29 +176,6 @@ def test_a_late_reply_turns_the_store_off_for_the_process(
     assert len(warnings(caplog)) == 1
 
 
-def test_good_replies_cost_nothing(store: SharedStore, backend: Fake) -> None:
-    opened(store)
-    backend.reply = lambda name: time.sleep(0.015)
-    for number in range(20):  # 0.3 s in all
-        store.get("kernels", f"{number:064x}")
-    assert len(backend.requests) == 1 + 20
-
-
-def test_all_who_wait_leave_together(store: SharedStore, backend: Fake) -> None:
-    opened(store)
-    backend.reply = hanging(held := threading.Event())
-    threads = []
-    begin = time.monotonic()
-    for number in range(4):
-        threads.append(threading.Thread(target=store.get, args=("kernels", f"{number:064x}")))
-        threads[-1].start()
-        time.sleep(0.015)
-    for thread in threads:
-        thread.join()
-    assert time.monotonic() - begin < 0.25 + OTHERS
-    held.set()
-
-
 @pytest.mark.parametrize("what", ["opens", "reply"])
 def test_a_store_that_takes_long_to_open_is_used_when_it_has_answered(
     store: SharedStore, backend: Fake, what: str, caplog: pytest.LogCaptureFixture
@@ -227,39 +194,6 @@ def test_a_store_that_takes_long_to_open_is_used_when_it_has_answered(
     backend.reply = lambda name: GOOD
     assert store.get("kernels", KEY) == b"linked"
     assert warnings(caplog) == []
-
-
-def test_a_first_reply_that_does_not_come_is_said_once(
-    store: SharedStore, backend: Fake, caplog: pytest.LogCaptureFixture
-) -> None:
-    held = threading.Event()
-
-    def reply(name: str) -> bytes | None:
-        held.wait(10)
-        raise StoreError("timed out", code="store-unreachable")
-
-    backend.reply = reply
-    for _ in range(5):
-        assert store.get("kernels", KEY) is None
-    held.set()
-    opened(store)
-    assert store.get("kernels", KEY) is None
-    assert len(warnings(caplog)) == 1
-
-
-def test_a_panic_of_rust_is_a_failure_like_others(store: SharedStore, backend: Fake) -> None:
-    class PanicException(BaseException):
-        pass
-
-    def reply(name: str) -> bytes | None:
-        raise PanicException("index out of bounds")
-
-    opened(store)
-    backend.reply = reply
-    assert store.get("kernels", KEY) is None
-    store.put("kernels", KEY, b"linked")
-    assert store.flush(10)
-    assert store.counts["failures"] == 2
 
 
 ENDING = """
@@ -316,28 +250,11 @@ def test_a_process_ends_well_while_requests_are_under_way(delay: float) -> None:
 # --- writing ---
 
 
-@pytest.mark.parametrize("is_read", [True, False])
-def test_a_damaged_entry_is_replaced(tmp_path: Path, is_read: bool) -> None:
-    writer = directory_store(tmp_path)
-    writer.put("kernels", KEY, b"linked")
-    assert writer.flush(10)
-    (file,) = (tmp_path / "v1").rglob(KEY[2:])
-    file.write_bytes(b"damaged")
-    store = directory_store(tmp_path)
-    if is_read:
-        assert store.get("kernels", KEY) is None
-        assert store.counts["rejected"] == 1
-    store.put("kernels", KEY, b"linked again")
-    assert store.flush(10)
-    assert store.get("kernels", KEY) == b"linked again"
-
-
 @pytest.mark.parametrize(
     ("there", "is_written"),
     [
         (GOOD, False),
         (b"", True),
-        (b"<html>", True),
         (GOOD[:-1], True),
         (entry.encode("kernels", KEY[::-1], b"", None), True),
     ],
@@ -359,19 +276,6 @@ def test_what_was_read_and_rejected_is_replaced_whatever_its_head_says(store: Sh
     store.put("kernels", KEY, b"linked")
     assert store.flush(10)
     assert backend.held == {NAME: GOOD}
-
-
-@pytest.mark.parametrize(("age", "is_written"), [(0.0, False), (REFRESH_AFTER - 60, False), (REFRESH_AFTER + 60, True)])
-def test_the_date_of_last_use_is_right_to_a_day(
-    store: SharedStore, backend: Fake, age: float, is_written: bool
-) -> None:
-    opened(store)
-    backend.reply, backend.modified = lambda name: GOOD, time.time() - age
-    assert store.get("kernels", KEY)
-    end = time.monotonic() + (10 if is_written else 0.1)
-    while not backend.held and time.monotonic() < end:
-        time.sleep(0.005)
-    assert backend.held == ({NAME: GOOD} if is_written else {})
 
 
 def test_more_than_fits_is_dropped(store: SharedStore, backend: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,14 +43,9 @@ def test_what_a_key_signs_its_public_key_verifies(pair: tuple[SigningKey, str], 
         "{key}",
         "  {key}\r",
         "ssh-ed25519 {blob}",
-        "somebody@example.org {key}",
-        "a@example.org,!b@example.org {key}",
         '"name with blanks" {key}',
-        'ci@example.org namespaces="jitlto-store" {key}',
         'ci@example.org namespaces="git,jitlto-store" {key}',
         'ci@example.org namespaces="jitlto-store",valid-after="20200101",valid-before="29990101Z" {key}',
-        "ci@example.org valid-after=202001010000Z {key}",
-        "ssh-admin@example.org {key}",
     ],
 )
 def test_lines_that_name_a_key(form: str, pair: tuple[SigningKey, str], tmp_path: Path) -> None:
@@ -63,12 +58,9 @@ def test_lines_that_name_a_key(form: str, pair: tuple[SigningKey, str], tmp_path
     "form",
     [
         'ci@example.org namespaces="git" {key}',
-        'ci@example.org namespaces="jitlto" {key}',
         'ci@example.org valid-before="20200101" {key}',
-        "ci@example.org valid-after=29990101 {key}",
         "* cert-authority {key}",
         RSA,
-        f"ci@example.org {RSA}",
     ],
 )
 def test_lines_whose_key_does_not_count(form: str, pair: tuple[SigningKey, str], tmp_path: Path) -> None:
@@ -80,9 +72,7 @@ def test_lines_whose_key_does_not_count(form: str, pair: tuple[SigningKey, str],
     "form",
     [
         "nothing",
-        "ssh-ed25519",
         "ssh-ed25519 AAAA",
-        "ssh-ed25519 {blob}AAAA",
         "ci@example.org no-touch-required {key}",
         'ci@example.org valid-before="soon" {key}',
     ],

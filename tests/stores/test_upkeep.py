@@ -6,7 +6,6 @@ import hashlib
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -15,13 +14,12 @@ from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
 from jitlto.stores import upkeep
 from jitlto.stores.address import StoreAddress, parse_store
-from jitlto.stores.artifacts import encode_index, open_store
+from jitlto.stores.artifacts import open_store
 from jitlto.stores.backend import Backend
 from jitlto.stores.entry import encode, object_name
 from jitlto.stores.signatures import SigningKey, TrustedKeys
 from jitlto.stores.upkeep import Damage
 from tests.support.errors import raises
-from tests.support.store_server import fault_proxy
 from tests.support.stores import config, write_key
 
 DAY = 86400.0
@@ -47,7 +45,7 @@ class DatedStore:
         self.backend = open_store(StoreAddress(directory.as_uri(), writes=True))
 
     def put(self, name: str, data: bytes, days: float) -> str:
-        """Write an object that was last used some days ago."""
+        """Write an object that is some days old."""
         self.backend.put(name, data)
         os.utime(self.directory / name, (NOW - days * DAY,) * 2)
         return name
@@ -112,7 +110,7 @@ def test_a_store_that_works_is_found_so_and_left_as_it_was(backend: Backend) -> 
     backend.put("v1/kernels/ab/cd", b"payload")
     ((value, remedy),) = upkeep.examine(backend.address, CHECKSUM)
     assert remedy is None
-    assert value.startswith(f"{backend.address.url}: can be read, ")
+    assert value == f"{backend.address.url}: can be read and written"
     assert [each.name for each in backend.list()] == ["v1/kernels/ab/cd"]
 
 
@@ -130,27 +128,13 @@ def test_a_right_that_is_missing_is_named_with_its_remedy(denied: str, remedy: s
     assert remedy in said
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", [{"fault": "status", "status": 403}, {"fault": "html"}, {"fault": "silent"}])
-def test_a_server_that_fails_is_said_within_the_bound(fault: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    with fault_proxy(None) as proxy:
-        for name, value in proxy.variables.items():
-            monkeypatch.setenv(name, value)
-        proxy.set(**fault)
-        begin = time.monotonic()
-        ((_, remedy),) = upkeep.examine(parse_store(proxy.url, writes=True), CHECKSUM)
-    assert time.monotonic() - begin < 12
-    assert remedy
-
-
 def test_keys_are_examined_where_signatures_count(tmp_path: Path) -> None:
-    key, other = write_key(tmp_path / "key"), write_key(tmp_path / "other")
+    key = write_key(tmp_path / "key")
     assert wrong(FakeStore(), config(signers=f"{key}.pub", key=key)) == []
     assert wrong(FakeStore(), config(signers=f"{key}.pub"), writes=False) == []
     for settings, word in (
         ({"key": key}, "JITLTO_STORE_SIGNERS"),
         ({"signers": f"{key}.pub"}, "JITLTO_STORE_KEY"),
-        ({"signers": f"{key}.pub", "key": other}, "lacks the key"),
         ({"signers": tmp_path / "none", "key": key}, "cannot be read"),
         ({"signers": f"{key}.pub", "key": tmp_path / "none"}, "cannot be read"),
         ({"signers": key, "key": key}, "not a line of trusted keys"),
@@ -173,7 +157,7 @@ def test_a_directory_is_examined_as_programs_see_it(tmp_path: Path) -> None:
     assert [remedy for _, remedy in upkeep.examine(address, CHECKSUM)] == [None]
 
 
-def test_it_is_measured_by_kind_with_the_dates_of_last_use(dated: DatedStore) -> None:
+def test_it_is_measured_by_kind_with_dates(dated: DatedStore) -> None:
     dated.entry(1, 5)
     dated.entry(2, 3, size=7)
     dated.entry(3, 1, kind="compiled")
@@ -188,7 +172,7 @@ def test_it_is_measured_by_kind_with_the_dates_of_last_use(dated: DatedStore) ->
     assert (measured["kernels"].oldest, measured["kernels"].newest) == (NOW - 5 * DAY, NOW - 3 * DAY)
 
 
-def test_what_was_not_used_for_long_goes(dated: DatedStore) -> None:
+def test_what_is_old_goes(dated: DatedStore) -> None:
     old, young = dated.entry(1, 31), dated.entry(2, 29)
     removed, left = upkeep.prune(dated.backend, older_than=30 * DAY, now=NOW)
     assert dated.names == {young}
@@ -196,7 +180,7 @@ def test_what_was_not_used_for_long_goes(dated: DatedStore) -> None:
 
 
 @pytest.mark.parametrize("room", [0, 99, 100, 299, 300, 1000])
-def test_the_least_recently_used_go_until_the_rest_fits(dated: DatedStore, room: int) -> None:
+def test_the_oldest_go_until_the_rest_fits(dated: DatedStore, room: int) -> None:
     by_age = [dated.entry(number, days) for number, days in ((1, 9), (2, 1), (3, 5))]
     _, left = upkeep.prune(dated.backend, size=room, now=NOW)
     kept = min(3, room // 100)
@@ -205,25 +189,11 @@ def test_the_least_recently_used_go_until_the_rest_fits(dated: DatedStore, room:
     assert {each.name for each in left} == dated.names
 
 
-def test_a_dry_run_says_what_would_go_and_removes_nothing(dated: DatedStore) -> None:
-    names = {dated.entry(number, number) for number in range(5)}
-    planned = upkeep.prune(dated.backend, older_than=3 * DAY, size=250, dry_run=True, now=NOW)
-    assert dated.names == names
-    assert upkeep.prune(dated.backend, older_than=3 * DAY, size=250, now=NOW) == planned
-    assert len(dated.names) == len(planned[1]) == 2
-
-
-@pytest.mark.parametrize("with_artifacts", [True, False])
-def test_pushed_files_go_only_where_that_is_said(dated: DatedStore, with_artifacts: bool) -> None:
-    kernel, file = dated.entry(1, 400), object_name("artifacts", dated.artifact(b"a database", 400))
-    upkeep.prune(dated.backend, older_than=DAY, size=0, with_artifacts=with_artifacts, now=NOW)
-    assert dated.names == {kernel, file} - ({kernel, file} if with_artifacts else {kernel})
-
-
-def test_foreign_objects_are_left_alone(dated: DatedStore) -> None:
-    foreign = {dated.put(name, b"", 900) for name in ("v1/readme", "v1/kernels/ab/short", "other/file")}
-    removed, _ = upkeep.prune(dated.backend, older_than=0, size=0, with_artifacts=True, now=NOW)
-    assert dated.names == foreign
+def test_pushed_files_and_foreign_objects_are_left_alone(dated: DatedStore) -> None:
+    kept = {dated.put(name, b"", 900) for name in ("v1/readme", "v1/kernels/ab/short", "other/file")}
+    kept.add(object_name("artifacts", dated.artifact(b"a database", 400)))
+    removed, _ = upkeep.prune(dated.backend, older_than=0, size=0, now=NOW)
+    assert dated.names == kept
     assert removed == []
 
 
@@ -251,8 +221,6 @@ def _fill(backend: Backend, signing: SigningKey) -> dict[str, str]:
         object_name("artifacts", "0" * 64): (data, sha),
         "v1/readme": (b"", "no such name"),
     }
-    lists = encode_index({".fragdb": sha, ".pack": "1" * 64})
-    objects[object_name("artifacts", hashlib.sha256(lists).hexdigest())] = (lists, ".pack")
     for name, (content, _) in objects.items():
         backend.put(name, content)
     intact = {object_name("kernels", digests[0]), object_name("artifacts", sha)}
@@ -270,7 +238,7 @@ def test_everything_that_is_not_what_its_name_says_is_found_and_removed(backend:
     kept, unsigned = {"v1/readme"}, {name for name, word in bad.items() if word in _SIGNATURE}
     removed = verified(backend, key.public, delete=True)
     assert {each.name for each in removed if each.removed} == set(bad) - kept - unsigned
-    assert {each.name for each in removed if each.untrusted} == unsigned
+    assert {each.name for each in removed if not each.removed} == kept | unsigned
     assert {each.name for each in verified(backend, key.public)} == kept | unsigned
 
 
@@ -279,7 +247,7 @@ def test_wrong_trusted_keys_remove_nothing(backend: Backend) -> None:
     for digest in digests:
         backend.put(object_name("kernels", digest), encode("kernels", digest, b"payload", signing))
     found = verified(backend, _key().public, delete=True)
-    assert [(each.untrusted, each.removed) for each in found] == [(True, False)] * 3
+    assert [each.removed for each in found] == [False] * 3
     assert verified(backend, signing.public) == []
 
 

@@ -6,7 +6,6 @@ from descriptor 3 and writes them to 4, each ended by a NUL byte.
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import os
@@ -120,17 +119,6 @@ class Page:
         """The addresses that were asked for since the page was opened, its own first."""
         sent = [event["params"] for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         return [str(parameters["request"]["url"]) for parameters in sent]
-
-    def screenshot(self, path: Path, width: int, height: int, *, whole: bool = False) -> None:
-        """Write what is seen in a window of so many pixels as PNG; ``whole``: all that can be scrolled to."""
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        data = self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
-        path.write_bytes(base64.b64decode(data))
-
-    def pdf(self, path: Path) -> None:
-        """Write what would be printed."""
-        data = self.send("Page.printToPDF", preferCSSPageSize=True, printBackground=False)["data"]
-        path.write_bytes(base64.b64decode(data))
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import digest_of
 from jitlto.base.types import Parameter
+from jitlto.base.versions import Architecture, Version
 from jitlto.build.cache.cache import Unit, decode_unit, encode_unit
 from jitlto.build.merge import merge_databases
 from jitlto.build.proof import prove
@@ -38,7 +39,7 @@ from jitlto.launch.arguments import make_converter
 from jitlto.link import packs
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.requests import Contents, find_chosen, find_contents, hash_key, request_key
-from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, Disk
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.user_code.inputs import from_ptx
 from jitlto.record.fragment import FragmentKey, ImageKind
@@ -57,18 +58,10 @@ from tests.support.kernels import entry
 
 @dataclass
 class Ground:
-    """What targets work on: a directory of their own, and real files to start from.
-
-    Parameters
-    ----------
-    directory : Path
-        Empty.
-    databases : sequence of Path
-        Real fragment databases, the smallest first.
-    """
+    """What targets work on: an empty directory of their own, and a real database to start from."""
 
     directory: Path
-    databases: Sequence[Path]
+    database: Path
     store: CacheDir = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,18 +75,13 @@ class Ground:
         return path
 
     @cached_property
-    def whole(self) -> list[bytes]:
-        """The bytes of the databases."""
-        return [path.read_bytes() for path in self.databases]
-
-    @cached_property
     def kernels(self) -> dict[str, bytes]:
         """Linked kernels as they are kept, by digest."""
-        with FragmentDatabase(self.databases[0]) as database:
+        with FragmentDatabase(self.database) as database:
             (name,) = database.families
             kernels = KernelFamily(name, database)
             plans = [kernels.plan(arch="sm_90", **c) for c in islice(kernels.configurations(), 2)]
-            return {plan.digest: _packed(plan) for plan in plans}
+            return {plan.digest: entry(plan) for plan in plans}
 
     @cached_property
     def pack(self) -> bytes:
@@ -110,14 +98,9 @@ class Ground:
     @cached_property
     def images(self) -> dict[str, list[bytes]]:
         """The images of the first database, by kind."""
-        with FragmentDatabase(self.databases[0]) as database:
+        with FragmentDatabase(self.database) as database:
             images = [image for fragment in database.fragments() for image in fragment.images]
             return {kind: [database.read(i) for i in images if i.kind is kind] for kind in ImageKind}
-
-
-def _packed(plan: Any) -> bytes:
-
-    return entry(plan)
 
 
 # --- edits -------------------------------------------------------------------------------------------------------
@@ -320,15 +303,14 @@ def told(error: JitltoError) -> None:
 
 
 def _database(ground: Ground, data: bytes) -> None:
-    whole = ground.whole[data[0] % len(ground.whole)] if data else b""
-    use(ground.file("x.fragdb", edited(whole, data[1:])))
+    use(ground.file("x.fragdb", edited(ground.database.read_bytes(), data)))
 
 
 def _records(ground: Ground, data: bytes) -> None:
     document = _json(data)
     if not isinstance(document, dict) or not isinstance(document.get("rows"), list):
         return
-    path = ground.file("r.fragdb", ground.whole[0])
+    path = ground.file("r.fragdb", ground.database.read_bytes())
     with_rows(path, document["rows"], document.get("part"))
     use(path)
 
@@ -341,12 +323,12 @@ def _json(data: bytes) -> Any:
 
 
 def _record_seeds(ground: Ground) -> list[bytes]:
-    keys = [row[1] for row in rows(ground.databases[0]) if row[0] == "fragment"]
+    keys = [row[1] for row in rows(ground.database) if row[0] == "fragment"]
     part = {
         "number": 1, "count": 2, "whole": "0" * 64, "keys": keys, "toolchains": [["mini", "nvrtc 1"]],
         "faults": [["f", "_Z2opf", "no such function"]], "advice": ["x"],
     }  # fmt: skip
-    content = rows(ground.databases[0])
+    content = rows(ground.database)
     return [json.dumps(document).encode() for document in ({"rows": content}, {"rows": content, "part": part})]
 
 
@@ -374,7 +356,7 @@ _REQUEST = request_key("0" * 64, "mini", None, "lto", {}, {"a": "b"}, (9, 0), "1
 
 def _pack_seeds(ground: Ground) -> list[bytes]:
     chosen = Chosen("k", "0" * 64, (Parameter("n", "unsigned", 4, 4),))
-    with FragmentDatabase(ground.databases[0]) as database:
+    with FragmentDatabase(ground.database) as database:
         contents = Contents.from_database(database)
     return [b"\0" * 8, b"j" + chosen.encode(), b"j" + contents.encode()]
 
@@ -388,16 +370,14 @@ def _entry(ground: Ground, data: bytes) -> None:
     if kernel is not None:
         LinkKey.from_entry(data)
     decode_unit(data)
-    find_contents([Disk(ground.store)], key)
+    find_contents([ground.store], key)
 
 
 def _entry_seeds(ground: Ground) -> list[bytes]:
-    from jitlto.base.versions import Architecture, Version
-
     images = ((ImageKind.PTX, Architecture(75), b"x"),)
     compiled = CompiledSource("nvrtc", Version(12, 9), Architecture(75), Version(8, 8), (), (), (("k", ((8, 8),)),),
                               images, (), "")  # fmt: skip
-    with FragmentDatabase(ground.databases[0]) as database:
+    with FragmentDatabase(ground.database) as database:
         contents = Contents.from_database(database)
     return [*ground.kernels.values(), encode_unit(Unit(compiled, {}, 1.5)), contents.encode()]
 
@@ -495,6 +475,11 @@ def _cubin(ground: Ground, data: bytes) -> None:
         refused(lambda one=one: nvjitlink.find_undefined(one))  # type: ignore[misc]
 
 
+def _recorded() -> bytes:
+    request = recording.Request("mini", None, {"data_type": "float"}, ("mini/op[]",), (("x", b"int f();", None),))
+    return recording.UsedPlan(request, Architecture(90)).to_line()
+
+
 Run = Callable[[Ground, bytes], None]
 Seeds = Callable[[Ground], list[bytes]]
 
@@ -510,14 +495,14 @@ _SYMBOLS = [b"_ZN4mini4kernIfEEvPT_j", b"_Z3addPKfi", b"N1aclEi", b"float const*
 
 #: By name: what to do with bytes, and bytes to begin with.
 TARGETS: dict[str, tuple[Run, Seeds]] = {
-    "database": (_database, lambda g: [bytes([n]) + bytes(8) for n in range(len(g.whole))]),
+    "database": (_database, lambda _: [bytes(8)]),
     "records": (_records, _record_seeds),
     "pack": (_pack, _pack_seeds),
     "entry": (_entry, _entry_seeds),
     "raw_entry": (_raw_entry, lambda _: [bytes(8)]),
     "shared_entry": (_shared_entry, lambda _: [b""]),
     "signers": (_signers, lambda _: _SIGNERS),
-    "recording": (_recording, lambda _: [recorded_line()]),
+    "recording": (_recording, lambda _: [_recorded()]),
     "family": (_family, lambda _: _TOMLS),
     "matrix": (_matrix, lambda _: [MINI["kern.json"].encode(), MINI["op.json"].encode()]),
     "manifest": (_manifest, lambda g: [f"{'0' * 64}  x.fragdb\n{'1' * 64} *./a/b.pack\n".encode()]),
@@ -528,12 +513,4 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "cubin": (_cubin, lambda g: [bytes(8), g.cubins[0]]),
 }
 #: Those whose inputs are JSON, at least in part: mutated as documents too.
-DOCUMENTS = frozenset({"records", "matrix", "recording", "entry", "pack"})
-
-
-def recorded_line() -> bytes:
-    """A recorded plan."""
-    from jitlto.base.versions import Architecture
-
-    request = recording.Request("mini", None, {"data_type": "float"}, ("mini/op[]",), (("x", "int f();", None),))
-    return recording.UsedPlan(request, Architecture(90)).to_line()
+DOCUMENTS = frozenset({"records", "matrix", "recording", "pack"})

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from jitlto.base.types import Parameter, find_scalar
@@ -117,7 +116,3 @@ def install(monkeypatch: pytest.MonkeyPatch) -> CpuTarget:
     _target.launches.clear()
     _target.status = 0
     return _target
-
-
-def as_numpy(tree: Any) -> Any:
-    return [np.asarray(each) for each in tree] if isinstance(tree, tuple | list) else np.asarray(tree)

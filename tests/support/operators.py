@@ -254,19 +254,3 @@ class CpuBackend:
     def keep(self, tensors: Sequence[Any], index: int) -> None:
         """Note the addresses of tensors."""
         self.kept += [tensor.data_ptr() for tensor in tensors if tensor is not None]
-
-
-def interpreted_and_compiled_gradients(
-    square: Callable[..., Any], compiled: Callable[..., Any], rows: Callable[[], Any]
-) -> list[Any]:
-    """Gradients through ``square`` at what ``rows`` returns, from the interpreter and from ``torch.compile``."""
-
-    def loss(x: Any) -> Any:
-        return (square(x.cos(), 3.0) * x).sum()
-
-    gradients = []
-    for function in (loss, compiled(loss)):
-        x = rows().requires_grad_()
-        function(x).backward()
-        gradients.append(x.grad)
-    return gradients

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import stat
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,16 +33,3 @@ def special_file(path: Path, kind: str) -> Path:
         except PermissionError:
             pytest.skip("this user may not make devices")
     return path
-
-
-@contextmanager
-def limited_file_size(size: int) -> Iterator[None]:
-    """Let no file of this process grow beyond some bytes, as on a disk that is full."""
-    before, writes_none = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    sys.dont_write_bytecode = True  # of what a command imports, or half of it would be kept
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        sys.dont_write_bytecode = writes_none

@@ -1,4 +1,4 @@
-"""Servers for tests of shared stores, each a process: moto's S3, a directory over HTTP, and a proxy with faults.
+"""Servers for tests of shared stores, each a process: moto's S3, and a proxy with faults.
 
     with s3_server() as s3, fault_proxy(s3) as proxy:
         environment = proxy.environment  # JITLTO_STORE is s3://<a fresh bucket>/store, through the proxy
@@ -22,8 +22,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -35,10 +33,9 @@ from tests.support.process import environment
 
 @dataclass(frozen=True)
 class Server:
-    """An S3 or HTTP server on a port of this machine."""
+    """An S3 server on a port of this machine."""
 
     port: int
-    kind: str = "s3"  # or "http"
     scheme: str = "http"
     bucket: str = field(default_factory=lambda: f"bucket-{uuid.uuid4().hex[:12]}")
 
@@ -50,7 +47,7 @@ class Server:
     @property
     def url(self) -> str:
         """The store's address, as in ``JITLTO_STORE``."""
-        return f"s3://{self.bucket}/store" if self.kind == "s3" else self.endpoint
+        return f"s3://{self.bucket}/store"
 
     @property
     def variables(self) -> dict[str, str]:
@@ -135,17 +132,10 @@ def _process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
 def s3_server() -> Iterator[Server]:
     """moto's S3 server with a fresh bucket."""
     pytest.importorskip("moto", reason="moto is not installed; the extra test brings it")
-    with _process("-m", "tests.support.store_server", "s3") as (_, port):
+    with _process("-m", "tests.support.store_server") as (_, port):
         server = Server(port)
         server.create_bucket()
         yield server
-
-
-@contextmanager
-def static_server(directory: Path) -> Iterator[Server]:
-    """A server of the files of a directory, as a mirror or a content network would serve them."""
-    with _process("-m", "tests.support.store_server", "http", str(directory)) as (_, port):
-        yield Server(port, kind="http")
 
 
 @contextmanager
@@ -155,19 +145,9 @@ def fault_proxy(behind: Server | None, *, tls: Path | None = None) -> Iterator[P
     arguments += ["--tls", str(tls)] if tls is not None else []
     with _process("-m", "tests.support.fault_proxy", *arguments) as (process, port):
         scheme = "https" if tls is not None else "http"
-        proxy = Proxy(port, behind.kind, scheme, behind.bucket) if behind else Proxy(port, scheme=scheme)
+        proxy = Proxy(port, scheme, behind.bucket) if behind else Proxy(port, scheme)
         object.__setattr__(proxy, "_process", process)
         yield proxy
-
-
-class _Handler(SimpleHTTPRequestHandler):
-    """Files over connections that are kept."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def log_message(self, *_: object) -> None:
-        """Keep quiet."""
 
 
 def _serve_s3() -> None:
@@ -187,14 +167,6 @@ def _serve_s3() -> None:
     main(["-H", "127.0.0.1", "-p", str(port)])
 
 
-def _serve_directory(directory: str) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=directory))
-    print(server.server_address[1], flush=True)
-    server.serve_forever()
-
-
 if __name__ == "__main__":
-    kind, *rest = sys.argv[1:]
-    sys.stdout.flush()
-    Thread(target=_serve_s3 if kind == "s3" else _serve_directory, args=rest, daemon=True).start()
+    Thread(target=_serve_s3, daemon=True).start()
     sys.stdin.read()

@@ -223,28 +223,20 @@ def draw(title: str, steps: list[Step]) -> str:
     return "\n".join([*lines, "</svg>", ""])
 
 
-def page(traces: Mapping[str, list[Step]]) -> str:
-    """The page of all ways, in Markdown."""
-    lines = [
-        "# The way of a launch and of a build",
-        "",
-        "Written by `python -m tests.support.ways --output docs/architecture`; do not edit. Each lane is a module,",
-        "time runs from left to right, and a vertical line is a call into another module: blue where it is entered for",
-        "the first time, orange where it is entered again. What all steps share, in `base` and `record`, is left out.",
-        "",
-    ]
+def text(traces: Mapping[str, list[Step]]) -> str:
+    """The calls of all ways."""
+    lines = []
     for way, steps in traces.items():
         calls = [f"{'  ' * step.depth}{step.module}: {step.function}" for step in steps]
         calls = [call for number, call in enumerate(calls) if number == 0 or call != calls[number - 1]]
-        lines += [f"## {TITLES[way]}", "", f"![{TITLES[way]}]({way}.svg)", "", f"{len(modules(steps))} modules."]
-        lines += ["", "<details><summary>The calls</summary>", "", "```", *calls, "```", "", "</details>", ""]
+        lines += [f"{TITLES[way]} ({len(modules(steps))} modules)", "", *calls, ""]
     return "\n".join(lines)
 
 
 def main() -> None:
     """Trace and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, help="the directory to write the drawings and the page to")
+    parser.add_argument("--output", type=Path, help="the directory to write the drawings to")
     parser.add_argument("--way", choices=TITLES, help=argparse.SUPPRESS)
     parser.add_argument("--place", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -254,11 +246,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         traces = collect(Path(directory))
     if options.output is None:
-        print(page(traces))
+        print(text(traces))
         return
     for way, steps in traces.items():
         (options.output / f"{way}.svg").write_text(draw(TITLES[way], steps), "utf-8")
-    (options.output / "traces.md").write_text(page(traces), "utf-8")
 
 
 if __name__ == "__main__":

@@ -164,15 +164,6 @@ def test_what_was_measured_of_others_counts_when_a_kernel_is_gone(
     assert (best.origin, best.variant) == ("measured", variants(tuned)[1])
 
 
-def test_off_uses_the_defaults(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    family = open_tuned(tuned_copy, monkeypatch, JITLTO_TUNING="off")
-    own(family, measured(family, {0: 2.0, 3: 1.0}))
-    assert (family.best(n=1024, **FLOAT).origin, family.best(n=1024, **FLOAT).variant) == (
-        "default",
-        variants(family)[0],
-    )
-
-
 @pytest.mark.parametrize("which", ["own", "shipped"])
 def test_a_file_that_cannot_be_used_is_a_warning(
     tuned: PlannedFamily, which: str, caplog: pytest.LogCaptureFixture

@@ -144,7 +144,7 @@ def test_a_variant_that_does_not_link_is_left_out(tuned: PlannedFamily, monkeypa
 def test_a_budget_ends_it_with_what_was_found(tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch) -> None:
     device = Simulated(1)
     monkeypatch.setattr(tuning.time, "monotonic", lambda: device.now)
-    report = tune(tuned, device=device, budget=21.0)
+    report = tune(tuned, device=device, budget=7.0)
     assert report.outcome.untried > 0
     assert not report.outcome.is_complete
     assert tuned.best(**PROBLEM).origin == "measured"

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from jitlto.tuning.wisdom import TIE, Wisdom
 from tests.support.wisdom import A100, H200, entry, trial, wisdoms
 
-pytestmark = pytest.mark.one_major
-
 
 def chosen(*args: object, **how: object) -> str:
     return str(entry(*args, **how).chosen.variant)  # type: ignore[arg-type]

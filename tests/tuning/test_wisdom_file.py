@@ -16,8 +16,6 @@ from jitlto.tuning.wisdom import Wisdom
 from tests.support.errors import raises
 from tests.support.wisdom import entry, trial, wisdoms
 
-pytestmark = pytest.mark.one_major
-
 SOME = Wisdom([entry(trial(1.0), trial(0.5, veclen="4")), entry(trial(2.0), rows=4096)])
 
 

@@ -50,12 +50,11 @@ class Family:
 
 @dataclass
 class Flags:
-    """Options of nvcc by where a family declares them, and libraries that the project does not declare."""
+    """Options of nvcc by where a family declares them."""
 
     options: list[str] = field(default_factory=list)
     link: dict[str, Any] = field(default_factory=dict)
     include: list[Path] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
 
     def add(self, words: Iterable[str]) -> None:
         """Add options as CMake has them: an option and its value may be two words, and ``SHELL:`` keeps several."""
@@ -73,8 +72,6 @@ class Flags:
         name, _, value = option.lstrip("-").partition("=")
         if found := re.fullmatch(r"(?:-I|-isystem=?|--include-path=|--system-include=)(.+)", option):
             self.include.append(Path(found[1]))
-        elif name == "DJITLTO_MISSING":
-            self.missing.append(value)
         elif name in _LINK_SWITCHES:
             self.link[_LINK_SWITCHES[name]] = value != "false"
         elif name == "maxrregcount":
@@ -151,8 +148,6 @@ def make_families(
             lines += _group(same, taken, flags.options, output / name, files)
         lines = [f"# Made from {origin} by `jitlto import cmake`. It is yours to improve.", *lines, ""]
         families.append(Family(name, len(groups), {output / name / "family.toml": "\n".join(lines), **files}))
-        unknown = "is not known without the project's dependencies: add its headers and options to the declaration"
-        notes += [f"{name}: {library} {unknown}" for library in dict.fromkeys(flags.missing)]
         notes += [f"{name}: no directory {path}: left out" for path in flags.include if not path.is_dir()]
     return sorted(families, key=lambda family: family.name), list(dict.fromkeys(notes))
 
@@ -268,7 +263,7 @@ def _group(
     lines = ["", f"[{table}]", *_lines(values)]
     if first.role is Role.DEVICE:
         lines.append("interface = false  # better: the header that declares what the group defines")
-    return [*lines, "", f"[{table}.link]", *_lines(own.link)] if own.link else lines
+    return [*lines, *(f"# left out: {line}  (use __launch_bounds__ in the template)" for line in _lines(own.link))]
 
 
 def choose_key(named: set[str], combinations: Sequence[Mapping[str, str]], used: Iterable[str]) -> tuple[str, ...]:

@@ -25,14 +25,13 @@ from typing import TYPE_CHECKING, Any
 
 from jitlto.base import files
 from jitlto.base.errors import DatabaseError, JitltoError
-from jitlto.base.files import EDITABLE, GROUP, digest_of
+from jitlto.base.files import EDITABLE, digest_of
 from jitlto.base.lock import locked
 from jitlto.base.user_caches import UserCache
 from jitlto.compile.headers import HeaderSearch, is_outside
 from jitlto.compile.source_files import walk_sources
 from jitlto.cuda import libraries
 from jitlto.families import declaration
-from jitlto.link import requests
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 
 if TYPE_CHECKING:
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 20_000  # a start of a program may take as long as reading them
 _log = logging.getLogger(__name__)
+_TOOLKITS = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")  # where compilers are found
 _PATIENCE = 600.0  # seconds of waiting for a concurrent build
 # The build imports the same modules as this process.
 _COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from jitlto.__main__ import main; main()"
@@ -84,36 +84,25 @@ def locate_database(installed: InstalledFamily, source: Path, settings: Config) 
     return settings.cache_dir / EDITABLE / name / installed.location.name
 
 
-def declared_families(source: Path) -> set[str]:
-    """Return the families that a source tree's ``pyproject.toml`` declares now; none if it does not say."""
-    with contextlib.suppress(KeyError, TypeError):
-        return set(_read_project(source)["project"]["entry-points"][GROUP])
-    return set()
-
-
-def _read_project(source: Path) -> dict[str, Any]:
-    """Return a package's pyproject.toml: nothing if there is none; what the build takes one for that is malformed."""
-    try:
-        return tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError):
-        return {"tool": {"jitlto": {}}}
-
-
 def _settings_of(source: Path) -> Any:
-    tool = _read_project(source).get("tool")
-    return tool.get("jitlto") if isinstance(tool, dict) else tool
+    """Return ``[tool.jitlto]`` of a package; None if it has none, and what no build takes if it is malformed."""
+    try:
+        return tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig")).get("tool", {}).get("jitlto")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return {}
 
 
 def _state(source: Path, settings: Config) -> str | None:
     """Return the SHA-256 of everything that the database is made from; None if only the build knows what that is."""
     if settings.prebuilt:
         return None  # the build takes prebuilt databases instead of sources
-    compiler = libraries.find_packaged(*libraries.FILES["nvrtc"])
-    tools = [requests.linker_surroundings(), compiler, compiler and requests.size_and_time(compiler)]
-    digest = hashlib.sha256(json.dumps(tools).encode("utf-8", "surrogateescape"))
+    digest = hashlib.sha256(repr([os.environ.get(name) for name in _TOOLKITS]).encode())
     try:
+        for name in ("nvrtc", "nvJitLink"):
+            path = Path(libraries.find_packaged(*libraries.FILES[name]) or "")
+            digest.update(repr([path, path.stat().st_size, path.stat().st_mtime_ns]).encode())
         digest.update((source / "pyproject.toml").read_bytes())
         names = _settings_of(source).get("families")
         paths = [declaration.find_family(name, source) for name in names or ()]

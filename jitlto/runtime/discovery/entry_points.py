@@ -57,14 +57,9 @@ class InstalledFamily(Frozen):
     def remedy(self) -> str:
         """What to do if its database is missing or damaged."""
         if self.source is None:
-            return (
-                f"{reinstall_command(self.distribution)}; if that does not help, report it to its author, whose "
-                "pyproject.toml needs [tool.jitlto] and, with hatchling, [tool.hatch.build.hooks.jitlto]"
-            )
-        return (
-            f"declare [tool.jitlto] in {self.source / 'pyproject.toml'}, to have it built when needed; if it is gone, "
-            f"pip install -e SOURCES, or pip uninstall {self.distribution}"
-        )
+            return f"pip install --force-reinstall --no-deps {self.distribution}"
+        declare = f"declare [tool.jitlto] in {self.source / 'pyproject.toml'}, to have it built when needed"
+        return f"{declare}; if that is gone, pip uninstall {self.distribution}"
 
     @property
     def file(self) -> str:
@@ -92,11 +87,6 @@ class InstalledFamily(Frozen):
             RegistryError: If the entry point is invalid.
         """
         return Path(self.root, self.file)
-
-
-def reinstall_command(distribution: str) -> str:
-    """Return the command that reinstalls a package."""
-    return f"pip install --force-reinstall --no-deps {distribution}"
 
 
 def canonical_name(name: str) -> str:

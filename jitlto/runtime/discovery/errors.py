@@ -9,16 +9,15 @@ from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.base.files import SUFFIX, digest_of
 from jitlto.base.text import pluralize, suggest
 from jitlto.database import MERGE_HINT
-from jitlto.families import declaration
 from jitlto.link.requests import Contents
-from jitlto.runtime.discovery import editable, entry_points
+from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 
 _MOST_NAMED = 5  # of the databases that were searched
 _DIGITS = 12  # of a digest, enough to tell databases apart
 _REMEDY = (
     "install the package that provides it, give its database (jitlto.load(FAMILY, DB); on the command line --db DB, or "
-    "DB in place of the name), or build one: jitlto build"
+    "DB in place of the name), or build one: jitlto build FAMILY -o DB"
 )
 
 
@@ -38,32 +37,24 @@ def ambiguous(family: str, paths: Sequence[Path], packages: Sequence[InstalledFa
 def unknown(family: str, distribution: str | None, on_path: Sequence[Contents]) -> RegistryError:
     """Return the error for a family that no database holds, or none of the package that was named.
 
-    It says the nearest name, what was searched with the families there, and what to do.
-
     Args:
         family: The name of the family.
         distribution: The installed package that was named.
         on_path: The contents of the databases on the search path.
     """
-    installed, declared = entry_points.families(), declaration.list_families()
+    installed = entry_points.families()
     known = {name: name for contents in on_path for name in contents.families}
     known |= {each.family: f"{each.family} ({each.distribution})" for each in installed}
     packages = sorted({each.distribution for each in installed})
-    nearest = "" if family in declared else suggest(family, [*known, *declared, *(packages if distribution else ())])
-    if distribution and family in known:
-        nearest = suggest(distribution, packages)
-    for each in installed:
-        if each.source is not None and family in editable.declared_families(each.source):
-            nearest = f"{each.title} declares it since it was installed editable: pip install -e {each.source};"
+    nearest = suggest(distribution, packages) if distribution and family in known else suggest(family, known)
     if family.endswith(SUFFIX):
         nearest = "this names a database: give a family that it holds as well;"
+    listed = ", ".join(known[name] for name in sorted(known)) or "none"
     return _not_found(
         f"the package {distribution!r} provides no" if distribution else "no database holds the",
         family,
         f"{nearest} searched {pluralize(len(on_path), 'database')} on JITLTO_DATABASE_PATH and "
-        f"{pluralize(len(packages), 'installed package')}, with the known families: "
-        f"{', '.join(known[name] for name in sorted(known)) or 'none'}; {_REMEDY} "
-        f"{f'{family} -o {family}{SUFFIX}' if family in declared else 'FAMILY -o DB'}",
+        f"{pluralize(len(packages), 'installed package')}, with the known families: {listed}; {_REMEDY}",
     )
 
 

@@ -171,9 +171,7 @@ class Registry:
         try:
             return [file for file in map(self.file, self.files()) if family in file.contents.families]
         except DatabaseError as error:
-            error.hint = f"it is on JITLTO_DATABASE_PATH, which is searched before installed packages: {error.hint}"
-            if titles := ", ".join(each.title for each in entry_points.families(family)):
-                error.hint += f"; or remove it to use the family {family!r} of {titles}"
+            error.hint = f"it is on JITLTO_DATABASE_PATH: {error.hint}"
             raise
 
     def find_again(self, family: str, digest: str, location: Path) -> DatabaseFile:
@@ -224,9 +222,7 @@ class Registry:
         try:
             return self.file(path)
         except DatabaseError as error:
-            error.hint = (
-                f"{package.title} names it for the family {package.family!r}: {package.remedy}; otherwise {error.hint}"
-            )
+            error.hint = f"{package.title} names it for the family {package.family!r}: {package.remedy}"
             raise
 
 

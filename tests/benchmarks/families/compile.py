@@ -7,12 +7,11 @@ from typing import Any
 
 from jitlto.base.versions import Architecture
 from jitlto.cuda import toolkit
-from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.plan.plan import Plan
 from tests.benchmarks.families.databases import declared, rendered
 
-_OUTPUTS = {"cubin": "CUBIN", "ptx": "PTX", "ltoir": "LTOIR"}
+_OUTPUTS = {"cubin": "CUBIN", "ltoir": "LTOIR"}
 
 
 def compile_text(
@@ -29,7 +28,7 @@ def compile_text(
     architecture : str
         ``sm_90`` for a cubin, ``compute_75`` otherwise.
     output : str
-        ``cubin``, ``ptx`` or ``ltoir``.
+        ``cubin`` or ``ltoir``.
     options : sequence of str
         Further ones.
 
@@ -53,7 +52,7 @@ def compile_text(
         _, size = _checked(getattr(nvrtc, f"nvrtcGet{name}Size")(program), output)
         data = b" " * size
         _checked(getattr(nvrtc, f"nvrtcGet{name}")(program, data), output)
-        return data.rstrip(b"\0") if output == "ptx" else data
+        return data
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -64,16 +63,8 @@ def _checked(result: Any, what: str) -> Any:
     return result
 
 
-def whole_text(plan: Plan) -> str:
-    """The sources of a plan's fragments in one, definitions first."""
+def compile_whole(plan: Plan, target: Architecture) -> bytes:
+    """The cubin of a kernel compiled as one source."""
     texts = rendered(plan.family)
-    return "\n".join(texts[fragment.key].text for fragment in (*plan.fragments[1:], plan.fragments[0]))
-
-
-def compile_whole(plan: Plan, compiled_for: Architecture, target: Architecture) -> bytes:
-    """The cubin of a kernel compiled as one source for an architecture, and from its PTX for a later one."""
-    family, text = declared(plan.family), whole_text(plan)
-    if compiled_for == target:
-        return compile_text(text, family, target.sm, "cubin")
-    ptx = compile_text(text, family, compiled_for.compute, "ptx")
-    return link([LinkInput(InputKind.PTX, ptx, "whole.ptx")], target, []).data
+    text = "\n".join(texts[fragment.key].text for fragment in (*plan.fragments[1:], plan.fragments[0]))
+    return compile_text(text, declared(plan.family), target.sm, "cubin")

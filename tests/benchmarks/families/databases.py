@@ -36,12 +36,12 @@ def rendered(name: str) -> Mapping[FragmentKey, RenderedSource]:
     return {item.key: item for item in render_family(declared(name))}
 
 
-def whole_family(name: str, work: Path, architectures: Sequence[Architecture] = (BASE,)) -> Path:
+def whole_family(name: str, work: Path) -> Path:
     """The database of all fragments, built if it is not there yet."""
-    path = work / f"{name}_{'_'.join(map(str, architectures))}.fragdb"
+    path = work / f"{name}.fragdb"
     if not path.is_file():
         temporary = path.with_name(f"{os.getpid()}_{path.name}")  # another part may build the same
-        build([replace(declared(name), architectures=tuple(architectures))], temporary)
+        build([declared(name)], temporary)
         temporary.replace(path)
     return path
 
@@ -66,3 +66,13 @@ def small_family(
     smaller = replace(declared(name), groups=tuple(groups), architectures=(architecture,))
     built = build([smaller], directory / "small.fragdb")
     return KernelFamily(name, FragmentDatabase(built.path))
+
+
+def free_memory() -> None:
+    """Give the device's memory back between problems."""
+    import gc
+
+    import cupy as cp
+
+    gc.collect()
+    cp.get_default_memory_pool().free_all_blocks()

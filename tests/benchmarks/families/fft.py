@@ -18,11 +18,11 @@ import numpy as np
 
 from jitlto.cuda import device
 from jitlto.runtime.family import KernelFamily
-from tests.benchmarks.families import svg
-from tests.benchmarks.families.databases import BASE, small_family
-from tests.benchmarks.families.part import Options, Outcome, free_memory, say, survive, table
-from tests.benchmarks.families.timing import copy_bandwidth, in_turn, summary
+from tests.benchmarks import svg
+from tests.benchmarks.families.databases import BASE, free_memory, small_family
 from tests.benchmarks.families.workloads import random_rows
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import device_milliseconds, in_turn, ratio, summaries
 from tests.support import fft_reference as reference
 
 _CHECKED = 8  # rows
@@ -71,33 +71,24 @@ def _cases() -> list[_Case]:
     ]  # fmt: skip
 
 
-def run(options: Options) -> Outcome:
+def measure(options: Options) -> Result:
     """All cases."""
     elements = 1 << 16 if options.small else 1 << 28
-    rates = copy_bandwidth(1 << 22 if options.small else 4 << 30)
     cases = _cases()
-    rows: list[dict[str, Any]] = []
-    failures: list[str] = []
+    rows = []
     with tempfile.TemporaryDirectory(dir=options.work) as directory:
         family = small_family("fft", [case.configuration for case in cases], BASE, Path(directory))
-        say("built")
         arch = device.architecture()
         with ThreadPoolExecutor() as pool:  # links, on all cores, what would be linked one by one
             list(pool.map(lambda case: family.plan(arch=arch, **case.configuration).link(), cases))
-        say("linked")
         for case in cases:
-            with survive(str(case), failures):
-                rows.append(_measure(family, case, elements, rates, options))
-                say(_line(rows[-1]))
+            rows.append(_measure(family, case, elements, options))
+            print(rows[-1], flush=True)
             free_memory()
-    data = {"elements": elements, "copy": rates, "transforms": rows}
-    plots = {"": _plot_callbacks(rows), **{_NAMES[each]: _plot_types(rows, each) for each in _NAMES}} if rows else {}
-    return Outcome(data, _text(rows), plots, failures)
+    return {"elements": elements, "transforms": rows}
 
 
-def _measure(
-    family: KernelFamily, case: _Case, elements: int, rates: dict[str, Any], options: Options
-) -> dict[str, Any]:
+def _measure(family: KernelFamily, case: _Case, elements: int, options: Options) -> dict[str, Any]:
     import cupy as cp
 
     from docs.examples import fft as front
@@ -117,31 +108,23 @@ def _measure(
         for end in (rows[:, 0], rows[:, -1]):
             (end[:, 1:] if dtype == "float16" else end.imag)[...] = 0
     ours, theirs = (cp.empty(plan.output_shape, plan.output_dtype) for _ in range(2))
-    sides: dict[str, Callable[[], object]] = {"jitlto": lambda: plan(rows, ours)}
-    missing: list[str] = []
-    with survive(f"{case} by cuFFT", missing):
-        # A copy, because cuFFT may write over what it makes real rows from.
-        sides["cuFFT"] = _cufft(case, batch, length, rows.copy(), theirs, window, factor)
-    peer = "cuFFT" in sides
+    # A copy, because cuFFT may write over what it makes real rows from.
+    cufft = _cufft(case, batch, length, rows.copy(), theirs, window, factor)
+    sides: dict[str, Callable[[], object]] = {"jitlto": lambda: plan(rows, ours), "cuFFT": cufft}
     chosen = cp.asarray(np.random.default_rng().choice(batch, _CHECKED, replace=False))
     given = reference.exact(cp.asnumpy(rows[chosen]), real=case.kind == "r2c")
-    for name, output in (("jitlto", ours), *((("cuFFT", theirs),) if peer else ())):
+    for name, output in (("jitlto", ours), ("cuFFT", theirs)):
         output.fill(np.nan)
         sides[name]()
         _check(case, given, cp.asnumpy(output[chosen]), window, factor, name)
         assert bool(cp.isfinite(output).all()), f"{name}: a row was not written, or is not finite"
-    times = {name: summary(values) for name, values in in_turn(sides, options.rounds).items()}
-    moved = int(rows.nbytes + ours.nbytes)
-    rate = moved / 1e6 / times["jitlto"]["median"]
+    times = in_turn(sides, options.rounds, device_milliseconds, warm=2)
     return {
         **case.configuration,
         "batch": batch,
-        "milliseconds": times,
-        "bytes_in_and_out": moved,
-        "GB/s": round(rate, 1),
-        "share_of_copy": round(rate / rates["GB/s"]["median"], 3),
-        "cuFFT/jitlto": round(times["cuFFT"]["median"] / times["jitlto"]["median"], 3) if peer else None,
-        **({"missing": missing} if missing else {}),
+        "milliseconds": summaries(times),
+        "bytes_in_and_out": int(rows.nbytes + ours.nbytes),
+        "cuFFT/jitlto": ratio(times, "cuFFT", "jitlto"),
     }
 
 
@@ -214,31 +197,13 @@ def _check(case: _Case, given: Any, written: Any, window: Any, factor: float, na
     reference.check(found, expected, reference.norms(expected), allowed, dtype, name)
 
 
-def _line(row: dict[str, Any]) -> str:
-    times = "  ".join(f"{name} {value['median']:.3f} ms" for name, value in row["milliseconds"].items())
-    what = f"{row['kind']} {row['direction']} {row['data_type']} {row['size']} {row['load']}/{row['store']}"
-    return f"{what}: {times}, {row['share_of_copy']:.2f} of a copy, cuFFT/jitlto {row['cuFFT/jitlto']}"
+def plots(result: Result) -> dict[str, str]:
+    rows = result["transforms"]
+    return {"": _plot_callbacks(rows), **{_NAMES[each]: _plot_types(rows, each) for each in _NAMES}}
 
 
-def _text(rows: list[dict[str, Any]]) -> str:
-    return table(
-        ("transform", "callbacks", "batch", "jitlto ms", "cuFFT ms", "cuFFT/jitlto", "GB/s", "of copy"),
-        [
-            (f"{r['kind']} {r['direction']} {r['data_type'].strip('_')} {r['size']}", f"{r['load']}/{r['store']}",
-             r["batch"], r["milliseconds"]["jitlto"]["median"], r["milliseconds"].get("cuFFT", {}).get("median"),
-             r["cuFFT/jitlto"], r["GB/s"], r["share_of_copy"])
-            for r in rows
-        ],
-    )  # fmt: skip
-
-
-def _speed_up(row: dict[str, Any]) -> svg.Value | None:
-    """How many times as fast as cuFFT; the spread is cuFFT's over our median, and ours the other way round."""
-    theirs, ours = row["milliseconds"].get("cuFFT"), row["milliseconds"]["jitlto"]
-    if theirs is None:
-        return None
-    (fast, slow), (own_fast, own_slow) = theirs["quartiles"], ours["quartiles"]
-    return svg.Value(theirs["median"] / ours["median"], fast / own_slow, slow / own_fast)
+def _speed_up(row: dict[str, Any]) -> svg.Value:
+    return svg.Value.faster(row["milliseconds"], "jitlto", "cuFFT")
 
 
 def _plot_callbacks(rows: list[dict[str, Any]]) -> str:
@@ -246,7 +211,13 @@ def _plot_callbacks(rows: list[dict[str, Any]]) -> str:
     sizes = [str(2**n) for n in range(1, 14)]
     series = {"alone": "identity", "with a window before and a scale after": "window"}
     values = [
-        [next((_speed_up(r) for r in plain if (r["size"], r["load"]) == (size, load)), None) for size in sizes]
+        [
+            next(
+                (_speed_up(r) for r in plain if (r["size"], r["load"]) == (size, load)),
+                None,
+            )
+            for size in sizes
+        ]
         for load in series.values()
     ]
     return svg.lines(

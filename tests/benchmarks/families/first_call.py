@@ -8,22 +8,15 @@ leaves it, compiled.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import statistics
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 from jitlto.cuda import device
-from tests.benchmarks.families import svg
-from tests.benchmarks.families.cases import CASES, words
+from tests.benchmarks import script, svg
+from tests.benchmarks.families.cases import CASES
 from tests.benchmarks.families.databases import NAMES, whole_family
-from tests.benchmarks.families.part import Options, Outcome, say, survive, table
-from tests.benchmarks.families.timing import summary
-from tests.benchmarks.installed import install
-from tests.support.process import ROOT
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import Times, summaries
 
 _SCRIPT = """
 import json, sys, time
@@ -54,70 +47,49 @@ _WORDS = {
 }
 
 
-def run(options: Options) -> Outcome:
+def measure(options: Options) -> Result:
     """All families."""
     rounds = {"cold": 1, "disk": 1, "pack": 1} if options.small else {"cold": 7, "disk": 11, "pack": 11}
-    arch = device.architecture().sm
-    rows: list[dict[str, Any]] = []
-    failures: list[str] = []
+    rows = []
     for name in NAMES:
-        with survive(name, failures):
-            case = CASES[name][1]
-            database = whole_family(name, options.work)
-            packed = _with_pack(name, database, case, arch, options.work)
-            say(f"{name}: database and pack")
-            place = options.work / "first_call"
-            _first(database, name, case, place / f"{name}_disk")  # and the system has read all files once
-            times: dict[str, list[float]] = {"cold": [], "disk": [], "pack": [], "memory": []}
-            for layer, count in rounds.items():
-                for number in range(count):
-                    shutil.rmtree(place / f"{name}_empty", ignore_errors=True)
-                    cache = place / f"{name}_{'disk' if layer == 'disk' else 'empty'}"
-                    found = _first(packed if layer == "pack" else database, name, case, cache)
-                    assert found["layer"] == _LAYERS[layer], f"{layer} {number}: from {found['layer']}"
-                    times[layer].append(found["first"])
-                    times["memory"].append(found["again"])
-            rows.append(
-                {
-                    "family": name,
-                    "configuration": case,
-                    "milliseconds": {layer: summary(values) for layer, values in times.items()},
-                    "cold/disk": round(statistics.median(times["cold"]) / statistics.median(times["disk"]), 1),
-                }
-            )
-            say(f"{name}: " + ", ".join(f"{k} {v['median']:.4g} ms" for k, v in rows[-1]["milliseconds"].items()))
-    text = table(
-        ("first call, ms", *(f"{layer}: {what}" for layer, what in _WORDS.items())),
-        [(f"{r['family']}: {words(r['family'], r['configuration'])}",
-          *(r["milliseconds"][layer]["median"] for layer in _WORDS)) for r in rows],
-    )  # fmt: skip
-    plot = svg.bars(
-        "From the first call to a kernel ready to launch", list(_WORDS.values()),
-        [svg.Group(r["family"], [svg.Value.of(r["milliseconds"][layer]) for layer in _WORDS]) for r in rows],
-        "milliseconds, logarithmic; lines: quartiles", logarithmic=True,
-    ) if rows else ""  # fmt: skip
-    return Outcome({"what": __doc__, "first_calls": rows}, text, {"": plot} if rows else {}, failures)
+        case, database = CASES[name][1], whole_family(name, options.work)
+        packed = _with_pack(name, database, case, options.work)
+        place = options.work / "first_call"
+        _first(database, name, case, place / f"{name}_disk")  # and the system has read all files once
+        times: Times = {layer: [] for layer in _WORDS}
+        for layer, count in rounds.items():
+            for _ in range(count):
+                shutil.rmtree(place / f"{name}_empty", ignore_errors=True)
+                cache = place / f"{name}_{'disk' if layer == 'disk' else 'empty'}"
+                found = _first(packed if layer == "pack" else database, name, case, cache)
+                assert found["layer"] == _LAYERS[layer], f"{layer}: from {found['layer']}"
+                times[layer].append(found["first"])
+                times["memory"].append(found["again"])
+        rows.append({"family": name, "configuration": case, "milliseconds": summaries(times)})
+    return {"what": __doc__, "first_calls": rows}
 
 
-def _with_pack(name: str, database: Path, case: dict[str, str], arch: str, work: Path) -> Path:
+def plots(result: Result) -> dict[str, str]:
+    groups = [
+        svg.Group(row["family"], [svg.Value.of(row["milliseconds"][layer]) for layer in _WORDS])
+        for row in result["first_calls"]
+    ]
+    title, unit = "From the first call to a kernel ready to launch", "milliseconds, logarithmic; lines: quartiles"
+    return {"": svg.bars(title, list(_WORDS.values()), groups, unit, logarithmic=True)}
+
+
+def _with_pack(name: str, database: Path, case: dict[str, str], work: Path) -> Path:
     """A copy of a database with a pack beside it that holds the case's kernel."""
     directory = work / "packed"
     directory.mkdir(exist_ok=True)
     copy = Path(shutil.copy(database, directory / f"{name}.fragdb"))
     settings = [f"{key}={value}" for key, value in case.items()]
-    command = [sys.executable, "-m", "jitlto", "warm", name, *settings, "--arch", arch, "--db", str(copy),
-               "-o", str(copy.with_suffix(".pack"))]  # fmt: skip
-    subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    arch = device.architecture().sm
+    script.jitlto("warm", name, *settings, "--arch", arch, "--db", copy, "-o", copy.with_suffix(".pack"))
     return copy
 
 
-def _first(database: Path, name: str, case: dict[str, str], cache: Path) -> dict[str, Any]:
-    environment = os.environ | install(cache.parent) | {"JITLTO_CACHE_DIR": str(cache)}
-    command = [sys.executable, "-c", _SCRIPT, str(database), name, json.dumps(case)]
-    done = subprocess.run(
-        command, cwd=cache.parent, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"the process failed: {done.stderr[-1500:]}")
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+def _first(database: Path, name: str, case: dict[str, str], cache: Path) -> Result:
+    own = script.installed(cache.parent) | {"JITLTO_CACHE_DIR": str(cache)}
+    answer: Result = script.answer(_SCRIPT, database, name, json.dumps(case), cwd=cache.parent, **own)
     return answer

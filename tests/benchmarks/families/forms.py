@@ -16,19 +16,15 @@ from tests.benchmarks.families.compile import compile_whole
 FORMS = {
     "lto_base": "LTO, fragments for compute_75",
     "lto_native": "LTO, fragments for the device",
-    "whole_base": "whole program, for compute_75",
     "whole_native": "whole program, for the device",
-    "ptx_base": "PTX linked without LTO, compute_75",
     "ptx_native": "PTX linked without LTO, the device",
     "mixed": "LTO, one fragment not optimised",
     "pointer": "LTO, callback through a pointer",
 }
 #: What each is held against: the same work, at the same architecture.
 RATIOS = {
-    "lto/whole, base": ("lto_base", "whole_base"),
     "lto/whole, native": ("lto_native", "whole_native"),
     "lto base/whole native": ("lto_base", "whole_native"),
-    "separate/lto, base": ("ptx_base", "lto_base"),
     "separate/lto, native": ("ptx_native", "lto_native"),
     "mixed/lto": ("mixed", "lto_base"),
     "pointer/lto": ("pointer", "lto_base"),
@@ -55,20 +51,18 @@ def make(
         The family, compiled for the base architecture and for the target.
     target : Architecture
     """
-    forms: dict[str, Form] = {}
-    for name, family in (("base", base), ("native", native)):
-        (compiled_for,) = family.record.architectures
-        for mode in ("lto", "ptx"):
-            plan = family.plan(arch=target, link_mode=mode, **configuration)
-            forms[f"{mode}_{name}"] = Form(plan, plan.link())
-        forms[f"whole_{name}"] = _cubin(plan, compile_whole(plan, compiled_for, target))
-    plan = forms["lto_base"].plan
-    mixed = _mixed(base, plan, configuration, target)
-    forms["mixed"] = Form(mixed, mixed.link())
+    plan, own = (family.plan(arch=target, **configuration) for family in (base, native))
     (compiled_for,) = base.record.architectures
-    pointing = pointers.with_pointers(base.planner(**configuration), plan, compiled_for, target)
-    forms["pointer"] = Form(pointing, pointing.link())
-    return {name: forms[name] for name in FORMS}
+    plans = {
+        "lto_base": plan,
+        "lto_native": own,
+        "ptx_native": native.plan(arch=target, link_mode="ptx", **configuration),
+        "mixed": _mixed(base, plan, configuration, target),
+        "pointer": pointers.with_pointers(base.planner(**configuration), plan, compiled_for, target),
+    }
+    forms = {name: Form(each, each.link()) for name, each in plans.items()}
+    whole = LinkedKernel(compile_whole(own, target), own.entry.entry, target.sm, "", 0.0)
+    return {name: forms.get(name) or Form(own, whole) for name in FORMS}
 
 
 def _mixed(family: KernelFamily, plan: Plan, configuration: Mapping[str, str], target: Architecture) -> Plan:
@@ -81,7 +75,3 @@ def _mixed(family: KernelFamily, plan: Plan, configuration: Mapping[str, str], t
         .add_binary(family.database.read(image), "fatbin", f"{group}.ptx")
         .plan(arch=target)
     )
-
-
-def _cubin(plan: Plan, code: bytes) -> Form:
-    return Form(plan, LinkedKernel(code, plan.entry.entry, plan.target.sm, "", 0.0))

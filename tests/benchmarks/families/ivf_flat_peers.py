@@ -1,21 +1,19 @@
-"""The index ``ivf_flat`` and those of cuVS and FAISS: the same data, recall and batches, in one run.
+"""The index ``ivf_flat`` and that of cuVS: the same data, recall and batches, in one run.
 
-``python -m tests.benchmarks.families.ivf_flat_peers [--rounds N] [--small] [--output FILE]`` needs a GPU. It names
-peers that are not installed. Every library builds an index with the same number of lists and default settings, and
-searches it at the fewest probes, of those tried, that reach a recall of 0.95. The host times it until the device has
-done. Libraries take turns, call by call. Before that, fresh processes build and search, with nothing in CuPy's cache.
+``python -m tests.benchmarks.families.ivf_flat_peers`` needs a GPU; without cuVS it measures jitlto alone. Both build an
+index with the same number of lists and default settings, and search it at the fewest probes, of those tried, that reach
+a recall of 0.95. The host times it until the device has done. They take turns, call by call. Before that, fresh
+processes build and search, with nothing in CuPy's cache.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,12 +22,11 @@ from typing import Any
 import numpy as np
 
 from jitlto.build.pipeline import build
-from tests.benchmarks.families import svg
-from tests.benchmarks.families.databases import declared
-from tests.benchmarks.families.ivf_flat import _clustered, _exact
-from tests.benchmarks.families.part import free_memory
-from tests.benchmarks.families.timing import in_turn, summary, wall_milliseconds
-from tests.benchmarks.machine import describe
+from tests.benchmarks import script, svg
+from tests.benchmarks.families.databases import declared, free_memory
+from tests.benchmarks.families.ivf_flat import clustered, exact
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import in_turn, summaries, wall_milliseconds
 from tests.support.ivf_flat_reference import recall
 from tests.support.process import ROOT
 
@@ -69,32 +66,7 @@ def with_cuvs(dataset: Any, n_lists: int, _database: Path) -> tuple[Search, Any]
     return search, None
 
 
-def with_faiss(dataset: Any, n_lists: int, _database: Path) -> tuple[Search, Any]:
-    """An index of FAISS's on the GPU, which takes float only."""
-    import cupy as cp
-    import faiss
-
-    if dataset.dtype != np.float32:
-        raise TypeError(f"FAISS's index takes float32, not {dataset.dtype}")
-    index = faiss.GpuIndexIVFFlat(faiss.StandardGpuResources(), _DIM, n_lists, faiss.METRIC_L2)
-    pointer = faiss.cast_integer_to_float_ptr(dataset.data.ptr)
-    index.train_c(len(dataset), pointer)
-    index.add_c(len(dataset), pointer)
-
-    def search(queries: Any, n_probes: int) -> Any:
-        index.nprobe = n_probes
-        n = len(queries)
-        distances, found = cp.empty((n, _K), cp.float32), cp.empty((n, _K), cp.int64)
-        index.search_c(
-            n, faiss.cast_integer_to_float_ptr(queries.data.ptr), _K,
-            faiss.cast_integer_to_float_ptr(distances.data.ptr), faiss.cast_integer_to_idx_t_ptr(found.data.ptr),
-        )  # fmt: skip
-        return found
-
-    return search, None
-
-
-_SIDES = {"jitlto": with_jitlto, "cuvs": with_cuvs, "faiss": with_faiss}
+_SIDES = {"jitlto": with_jitlto, "cuvs": with_cuvs}
 
 
 def _built(
@@ -109,7 +81,7 @@ def _built(
     return times, made[0]
 
 
-def measure(data_type: str, n: int, n_lists: int, rounds: int, database: Path) -> dict[str, Any]:
+def _measure(data_type: str, n: int, n_lists: int, rounds: int, database: Path) -> dict[str, Any]:
     """Builds, recall and all batches of one data type.
 
     Args:
@@ -121,18 +93,13 @@ def measure(data_type: str, n: int, n_lists: int, rounds: int, database: Path) -
     """
     import cupy as cp
 
-    dataset, queries = _clustered(n, max(_BATCHES) * 2, data_type)
-    truth = _exact(dataset, queries[:1000])
+    dataset, queries = clustered(n, max(_BATCHES) * 2, data_type)
+    truth = exact(dataset, queries[:1000])
     sides: dict[str, tuple[Search, int]] = {}
     built: dict[str, Any] = {}
     for name in (name for name in _SIDES if find_spec(name)):
-        try:
-            times, (search, lengths) = _built(_SIDES[name], dataset, n_lists, database)
-            reached = {p: round(recall(cp.asnumpy(search(queries[:1000], p)), truth), 4) for p in _PROBES}
-        except Exception as error:  # noqa: BLE001 - a peer that fails is said, and the others go on
-            traceback.print_exc()
-            built[name] = {"failed": f"{type(error).__name__}: {error}"}
-            continue
+        times, (search, lengths) = _built(_SIDES[name], dataset, n_lists, database)
+        reached = {p: round(recall(cp.asnumpy(search(queries[:1000], p)), truth), 4) for p in _PROBES}
         built[name] = {"build_milliseconds": times, "recall": reached}
         if lengths is not None:
             built[name]["lists"] = {"shortest": int(lengths.min()), "longest": int(lengths.max()),
@@ -149,8 +116,8 @@ def measure(data_type: str, n: int, n_lists: int, rounds: int, database: Path) -
             return sides[name][0](queries[begin : begin + batch], sides[name][1])
 
         count = rounds if batch >= 1000 else 4 * rounds
-        turns = in_turn({name: lambda name=name: call(name) for name in sides}, count, wall_milliseconds)
-        times_of = {name: summary(each) for name, each in turns.items()}
+        turns = in_turn({name: lambda name=name: call(name) for name in sides}, count, wall_milliseconds, warm=2)
+        times_of = summaries(turns)
         rates = {name: round(1000 * batch / each["median"]) for name, each in times_of.items()}
         rows.append({"batch": batch, "milliseconds": times_of, "queries_per_second": rates})
         print(f"{data_type} batch {batch}: {rates}", flush=True)
@@ -165,7 +132,7 @@ def fresh(n: int, n_lists: int, database: Path, directory: Path) -> dict[str, An
     """
     import cupy as cp
 
-    dataset, _ = _clustered(n, 1, "float")
+    dataset, _ = clustered(n, 1, "float")
     np.save(directory / "build.npy", cp.asnumpy(dataset))
     np.save(directory / "search.npy", cp.asnumpy(dataset[:1000]))
     del dataset
@@ -211,51 +178,30 @@ def _process(
     return times
 
 
-def plot(types: list[dict[str, Any]]) -> str:
-    """Queries a second against cuVS, by batch; the spread is that of the quartiles of both."""
-
-    def ratio(row: dict[str, Any]) -> svg.Value | None:
-        ours, theirs = row["milliseconds"]["jitlto"], row["milliseconds"].get("cuvs")
-        if theirs is None:
-            return None
-        (fast, slow), (own_fast, own_slow) = theirs["quartiles"], ours["quartiles"]
-        return svg.Value(theirs["median"] / ours["median"], fast / own_slow, slow / own_fast)
-
-    return svg.lines(
-        "Index of a million vectors: queries a second, against cuVS", [each["data_type"].strip("_") for each in types],
-        [f"{batch:,}" for batch in _BATCHES], [[ratio(row) for row in each["rows"]] for each in types],
-        "queries a second of jitlto / of cuVS at a recall of 0.95, by batch; lines: quartiles", reference=1.0,
-    )  # fmt: skip
-
-
-def main() -> None:
-    """Measure, print, write JSON, and a plot beside it if cuVS is there."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--small", action="store_true", help="a hundredth of the vectors, to try it out")
-    parser.add_argument("--output", type=Path, help="a JSON file")
-    options = parser.parse_args()
+def measure(options: Options) -> Result:
     n, n_lists = (10_000, 64) if options.small else (1_000_000, 1024)
-    absent = [name for name in _SIDES if not find_spec(name)]
-    print(f"not installed: {', '.join(absent) or 'none'}", flush=True)
-    result: dict[str, Any] = describe("python -m tests.benchmarks.families.ivf_flat_peers")
-    result |= {"vectors": n, "dim": _DIM, "lists": n_lists, "k": _K, "not installed": absent}
-    with tempfile.TemporaryDirectory() as temporary:
-        directory = Path(temporary)
-        database = directory / "ivf_flat_batch.fragdb"
-        build([declared("ivf_flat_batch")], database)
-        print("built", flush=True)
-        result["fresh processes, milliseconds"] = fresh(n, n_lists, database, directory)
-        print(result["fresh processes, milliseconds"], flush=True)
-        result["types"] = []
-        for data_type in _TYPES:
-            result["types"].append(measure(data_type, n, n_lists, options.rounds, database))
-            free_memory()
-    if options.output:
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
-        if "cuvs" not in absent:
-            options.output.with_suffix(".svg").write_text(plot(result["types"]))
+    result: Result = {"vectors": n, "dim": _DIM, "lists": n_lists, "k": _K}
+    database = options.place / "ivf_flat_batch.fragdb"
+    build([declared("ivf_flat_batch")], database)
+    result["fresh processes, milliseconds"] = fresh(n, n_lists, database, options.place)
+    result["types"] = []
+    for data_type in _TYPES:
+        result["types"].append(_measure(data_type, n, n_lists, options.rounds, database))
+        free_memory()
+    return result
+
+
+def plots(result: Result) -> dict[str, str]:
+    """Queries a second against cuVS, by batch; the spread is that of the quartiles of both."""
+    types = result["types"]
+    if not all("cuvs" in each["indexes"] for each in types):
+        return {}
+    values = [[svg.Value.faster(row["milliseconds"], "jitlto", "cuvs") for row in each["rows"]] for each in types]
+    title = "Index of a million vectors: queries a second, against cuVS"
+    unit = "queries a second of jitlto / of cuVS at a recall of 0.95, by batch; lines: quartiles"
+    series, places = [each["data_type"].strip("_") for each in types], [f"{batch:,}" for batch in _BATCHES]
+    return {"": svg.lines(title, series, places, values, unit, reference=1.0)}
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__doc__, measure, plots, rounds=7, small=False)

@@ -13,46 +13,37 @@ from typing import Any
 from jitlto.cuda import device
 from jitlto.launch.launcher import Launcher
 from jitlto.runtime.family import KernelFamily
-from tests.benchmarks.families import forms, pointers, svg
+from tests.benchmarks import svg
+from tests.benchmarks.families import forms, pointers
 from tests.benchmarks.families.cases import CASES, words
-from tests.benchmarks.families.databases import BASE, NAMES, small_family
-from tests.benchmarks.families.part import Options, Outcome, free_memory, say, survive, table
-from tests.benchmarks.families.timing import in_turn, milliseconds, summary
+from tests.benchmarks.families.databases import BASE, NAMES, free_memory, small_family
 from tests.benchmarks.families.workloads import MAKE, SIZES, Workload
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import device_milliseconds, in_turn, ratio, summaries
 
 _AT_LEAST_MS = 1.5
 
 
-def run(options: Options) -> Outcome:
+def measure(options: Options) -> Result:
     """Every case of every family."""
     target = device.architecture()
     rows: list[dict[str, Any]] = []
-    failures: list[str] = []
     for name in NAMES:
-        with tempfile.TemporaryDirectory(dir=options.work) as directory, survive(name, failures):
-            base = small_family(name, CASES[name], BASE, Path(directory))
-            native = small_family(name, CASES[name], target, Path(directory))
-            say(f"{name}: built")
+        with tempfile.TemporaryDirectory(dir=options.work) as directory:
+            base, native = (small_family(name, CASES[name], each, Path(directory)) for each in (BASE, target))
             with ThreadPoolExecutor() as pool:
-                futures = [pool.submit(forms.make, case, base, native, target) for case in CASES[name]]
-            for case, future in zip(CASES[name], futures, strict=True):
-                with survive(f"{name} {words(name, case)}", failures):
-                    rows.append(_measure(base, case, future.result(), options))
-                    say(_line(rows[-1]))
+                made = list(pool.map(lambda case, b=base, n=native: forms.make(case, b, n, target), CASES[name]))
+            for case, each in zip(CASES[name], made, strict=True):
+                rows.append(_measure(base, case, each, options))
+                print(rows[-1], flush=True)
                 free_memory()
-    summaries = _summaries(rows)
-    return Outcome(
-        {
-            "forms": forms.FORMS,
-            "not_optimised_in_mixed": pointers.NOT_OPTIMISED,
-            "through_pointers": pointers.GROUPS,
-            "ratios": summaries,
-            "kernels": rows,
-        },
-        _text(rows, summaries),
-        {"": _plot_families(summaries), "kernels": _plot(rows)} if rows else {},
-        failures,
-    )
+    return {
+        "forms": forms.FORMS,
+        "not_optimised_in_mixed": pointers.NOT_OPTIMISED,
+        "through_pointers": pointers.GROUPS,
+        "ratios": {name: _summary([row["ratios"] for row in rows if row["family"] == name]) for name in NAMES},
+        "kernels": rows,
+    }
 
 
 def _measure(
@@ -65,16 +56,15 @@ def _measure(
             work.verify(kernel)
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from error
-    times = in_turn({name: work.call.by(kernel) for name, kernel in kernels.items()}, options.rounds)
-    medians = {name: statistics.median(values) for name, values in times.items()}
+    sides = {name: work.call.by(kernel) for name, kernel in kernels.items()}
+    times = in_turn(sides, options.rounds, device_milliseconds, warm=2)
     return {
         "family": family.name,
         "configuration": dict(case),
         "sizes": dict(work.sizes),
         "launches": options.rounds,
-        "milliseconds": {name: summary(values) for name, values in times.items()},
-        "ratios": {name: round(medians[one] / medians[other], 4) for name, (one, other) in forms.RATIOS.items()},
-        "resources": {name: _resources(kernel) for name, kernel in kernels.items()},
+        "milliseconds": summaries(times),
+        "ratios": {name: ratio(times, one, other) for name, (one, other) in forms.RATIOS.items()},
     }
 
 
@@ -88,7 +78,7 @@ def _grown(family: KernelFamily, case: Mapping[str, str], kernel: Launcher, opti
         work = make(family, case, scale, full)
         launch = work.call.by(kernel)
         launch()
-        elapsed = min(milliseconds(launch) for _ in range(3))
+        elapsed = min(device_milliseconds(launch) for _ in range(3))
         if elapsed >= _AT_LEAST_MS or scale > 64:
             return replace(work, sizes={**work.sizes, "scale": scale})
         del work, launch
@@ -96,50 +86,17 @@ def _grown(family: KernelFamily, case: Mapping[str, str], kernel: Launcher, opti
         scale *= max(2.0, 1.3 * _AT_LEAST_MS / elapsed)
 
 
-def _resources(kernel: Launcher) -> dict[str, int]:
-    found = kernel.kernel.attributes[device.ordinal()]
-    return {"registers": found.num_regs, "local": found.local_size_bytes, "shared": found.shared_size_bytes}
+def _summary(ratios: list[dict[str, float]]) -> dict[str, Any]:
+    """Median, smallest and largest ratio of a family's kernels."""
+    columns = {name: [row[name] for row in ratios] for name in forms.RATIOS}
+    return {
+        name: {"median": round(statistics.median(each), 4), "smallest": min(each), "largest": max(each)}
+        for name, each in columns.items()
+    }
 
 
-def _line(row: dict[str, Any]) -> str:
-    times = "  ".join(f"{name} {value['median']:.3f}" for name, value in row["milliseconds"].items())
-    return f"{row['family']} {words(row['family'], row['configuration'])}\n    ms: {times}"
-
-
-def _summaries(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Median, smallest and largest ratio for each family."""
-    found: dict[str, Any] = {}
-    for name in dict.fromkeys(row["family"] for row in rows):
-        own = [row["ratios"] for row in rows if row["family"] == name]
-        found[name] = {
-            ratio: {
-                "median": round(statistics.median(row[ratio] for row in own), 4),
-                "smallest": min(row[ratio] for row in own),
-                "largest": max(row[ratio] for row in own),
-            }
-            for ratio in forms.RATIOS
-        }
-    return found
-
-
-def _text(rows: list[dict[str, Any]], summaries: dict[str, Any]) -> str:
-    times = table(
-        ("ms, median", *forms.FORMS),
-        [
-            (f"{row['family']}: {words(row['family'], row['configuration'])}",
-             *(row["milliseconds"][name]["median"] for name in forms.FORMS))
-            for row in rows
-        ],
-    )  # fmt: skip
-    ratios = table(
-        ("ratio, median (smallest to largest)", *summaries),
-        [
-            (ratio, *(f"{s[ratio]['median']:.3f} ({s[ratio]['smallest']:.3f}–{s[ratio]['largest']:.3f})"
-                      for s in summaries.values()))
-            for ratio in forms.RATIOS
-        ],
-    )  # fmt: skip
-    return f"{times}\n\n{ratios}"
+def plots(result: Result) -> dict[str, str]:
+    return {"": _plot_families(result["ratios"]), "kernels": _plot(result["kernels"])}
 
 
 def _plot_families(summaries: dict[str, Any]) -> str:

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.versions import Architecture, Version
@@ -88,13 +86,6 @@ def test_a_damaged_entry_is_a_miss(cache: Cache, tmp_path: Path, data: bytes) ->
     assert found(cache, tmp_path) is None
     keep(cache, tmp_path)
     assert found(cache, tmp_path) is not None
-
-
-@pytest.mark.slow
-@given(st.integers(0, 600), st.binary(max_size=3))
-def test_decoding_damaged_bytes_gives_a_compiled_source_or_none(at: int, data: bytes) -> None:
-    entry = encode_unit(UNIT)
-    assert isinstance(decode_unit(entry[:at] + data + entry[at + len(data) :]), Unit | None)
 
 
 def test_an_architecture_that_does_not_exist_is_damage() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,13 +11,8 @@ from typing import Any
 
 import pytest
 
-from jitlto.base.cache_dir import CacheDir
-from jitlto.build.cache.cache import Cache
 from jitlto.build.execution.workers import ProcessExecutor
-from jitlto.build.pipeline import BuildReport, build
-from jitlto.families import declaration
 from tests.support.families import MINI, write_family
-from tests.support.memory_stores import MemoryStores
 from tests.support.process import Result, python
 from tests.support.store_server import Proxy, fault_proxy, s3_server
 
@@ -77,11 +71,8 @@ class Runner:
         return counts | {"stderr": done.stderr, "bytes": (self.place / "mini.fragdb").read_bytes()}
 
 
-@pytest.fixture(params=["file", "s3"])
-def runners(request: pytest.FixtureRequest, tmp_path: Path) -> Runners:
-    if request.param == "file":
-        return Runners(tmp_path, {"JITLTO_STORE": (tmp_path / "store").as_uri()})
-    proxy: Proxy = request.getfixturevalue("proxy")
+@pytest.fixture
+def runners(proxy: Proxy, tmp_path: Path) -> Runners:
     proxy.set()
     store = f"s3://{proxy.bucket}/{tmp_path.name}"
     return Runners(tmp_path, proxy.variables | {"JITLTO_STORE": store, "JITLTO_STORE_TRUST": "checksum"})
@@ -146,7 +137,6 @@ def test_a_check_on_a_fresh_runner_links_nothing_again(runners: Runners) -> None
 @pytest.mark.parametrize(
     "conditions",
     [
-        {"fault": "status", "status": 403},
         {"fault": "status", "status": 500},
         {"fault": "refuse"},
         {"fault": "silent"},
@@ -168,35 +158,3 @@ def test_a_build_with_a_failing_store_is_a_build_without_one(
     assert built["bytes"] == Runners(tmp_path, {}).fresh().build()["bytes"]
     assert built["stderr"].count("shared store") <= 1
     assert "Traceback" not in built["stderr"]
-
-
-@dataclass
-class Machine:
-    """A machine in this process, with stores that count."""
-
-    place: Path
-    workers: ProcessExecutor
-
-    def build(self, stores: MemoryStores, *, fresh: bool = True, **arguments: Any) -> BuildReport:
-        if fresh:
-            shutil.rmtree(self.place / "cache", ignore_errors=True)
-        cache = Cache(CacheDir(self.place / "cache", 1 << 30), stores)
-        family = declaration.load_family(write_family(self.place / "mini", MINI))
-        return build([family], self.place / "mini.fragdb", cache=cache, executor=self.workers, **arguments)
-
-
-@pytest.fixture
-def machine(tmp_path: Path, workers: ProcessExecutor) -> Machine:
-    return Machine(tmp_path, workers)
-
-
-def test_units_are_asked_for_side_by_side_and_a_warm_directory_asks_nothing(machine: Machine) -> None:
-    stores = MemoryStores()
-    machine.build(stores)
-    stores.asked.clear()
-    report = machine.build(stores)
-    assert (report.compiled, report.use.store) == (0, FRAGMENTS)
-    assert [len(names) for names in stores.asked if names[0][0] == "compiled"] == [FRAGMENTS]
-    stores.asked.clear()
-    report = machine.build(stores, fresh=False)
-    assert (report.compiled, report.use.directory, stores.asked) == (0, FRAGMENTS, [])

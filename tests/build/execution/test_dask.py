@@ -25,7 +25,7 @@ from jitlto.base.versions import Architecture
 from jitlto.build.execution import transport
 from jitlto.build.execution.dask import DaskExecutor, connect
 from jitlto.build.execution.transport import compile_job
-from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
+from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
 from jitlto.compile import compiler as base
 from jitlto.compile.compiler import CompileJob
@@ -110,32 +110,6 @@ def test_a_worker_killed_in_mid_build_costs_only_time(doomed: DaskExecutor) -> N
     assert [future.result(timeout=120).compiled for future in futures] == here
 
 
-def _program() -> int:
-    """The program whose host has forked this process."""
-    return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def kill_program(job: CompileJob) -> None:
-    os.kill(_program(), signal.SIGKILL)
-    time.sleep(60)
-
-
-@pytest.fixture
-def impatient() -> Iterator[None]:
-    """Schedulers give a call up with the first worker that dies of it."""
-    from dask import config
-
-    with config.set({"distributed.scheduler.allowed-failures": 0}):
-        yield
-
-
-@pytest.mark.slow
-def test_a_job_that_kills_every_worker_is_one_clear_error(impatient: None, doomed: DaskExecutor) -> None:
-    future = transport.submit(doomed, jobs(1)[0], kill_program)
-    with raises(WorkerDied, "build-worker-died", "KilledWorker", "tcp://", hint="memory"):
-        transport.result_of(future)
-
-
 def test_closing_leaves_the_cluster_as_it_is(cluster: Any) -> None:
     for _ in range(2):
         with connect(url(cluster)) as executor:
@@ -191,9 +165,7 @@ def test_a_worker_with_a_different_jitlto_or_none_is_an_error(bare: Any, other: 
         connect(url(bare))
 
 
-@pytest.mark.parametrize(
-    "wrong", ["dask://", "dask://host", "dask://host:port", "dask://host:99999", "http://host:80", "host:8786", ""]
-)
+@pytest.mark.parametrize("wrong", ["dask://", "dask://host:port", "dask://host:99999", "http://host:80", ""])
 def test_an_invalid_address_is_an_error(wrong: str) -> None:
     with raises(BuildError, "build-cluster-address", repr(wrong), hint="dask://HOST:PORT"):
         connect(wrong)
@@ -210,7 +182,7 @@ def test_an_unreachable_address_is_an_error_at_once() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.6\r\n", b"hi", b""])
+@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.6\r\n", b""])
 def test_a_program_that_is_not_a_scheduler_is_an_error_in_bounded_time(
     greeting: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,25 +201,6 @@ def test_a_program_that_is_not_a_scheduler_is_an_error_in_bounded_time(
             connect(f"dask://127.0.0.1:{server.getsockname()[1]}")
         thread.join(timeout=10)
         assert not thread.is_alive()
-
-
-@pytest.mark.slow
-def test_a_cluster_without_workers_is_an_error(bare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jitlto.build.execution.dask._PATIENCE", 1)
-    with raises(BuildError, "build-cluster-unreachable", hint="dask worker tcp://"):
-        connect(url(bare))
-
-
-@pytest.mark.slow
-def test_a_scheduler_that_goes_away_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with started(workers=1) as cluster:
-        monkeypatch.setattr("jitlto.build.execution.dask._PATIENCE", 3)
-        executor = connect(url(cluster))
-        future = executor.submit(time.sleep, 60)
-        time.sleep(0.5)
-    with raises(WorkerDied, "build-worker-died"):
-        transport.result_of(future)
-    executor.shutdown(cancel_futures=True)
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import pickle
 import socket
@@ -16,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.base.errors import JitltoError, ToolchainError
+from jitlto.base.errors import ToolchainError
 from jitlto.base.versions import Architecture
 from jitlto.build.execution import transport
 from jitlto.build.execution.header_files import write_headers
@@ -61,22 +60,6 @@ def test_every_set_of_headers_is_read_as_it_was_written(sets: list[dict[str, byt
         contents = {content for headers in sets for content in headers.values()}
         held = sum(path.stat().st_size for path in Path(directory).iterdir() if path.suffix != ".set")
         assert held == sum(map(len, contents))
-
-
-def test_a_full_disk_is_one_error_and_the_next_attempt_writes_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: set[str] = set()
-
-    def full(path: Path, _: bytes) -> None:
-        path.touch()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch, raises(JitltoError, "jitlto-no-temporary-directory"):
-        patch.setattr(Path, "write_bytes", full)
-        write_headers(tmp_path, {"a": b"content"}, written)
-    sent = write_headers(tmp_path, {"a": b"content"}, written)
-    assert pickle.loads(pickle.dumps(sent)) == {"a": b"content"}  # noqa: S301
 
 
 @given(SETS, SETS)

@@ -16,8 +16,6 @@ from jitlto.base.errors import MatrixError
 from jitlto.families import matrix
 from tests.support.errors import raises
 
-pytestmark = pytest.mark.one_major
-
 # --- An independent reference: recursive, in lists, straight from the definition ---
 
 
@@ -73,7 +71,7 @@ anything = strings | st.none() | st.booleans() | st.integers(0, 1) | st.just(1.5
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(documents(anything))
 def test_lenient_product_is_the_plain_definition(document: Any) -> None:
     loaded = matrix.Matrix(document, lenient=True)
@@ -83,7 +81,7 @@ def test_lenient_product_is_the_plain_definition(document: Any) -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=200)
 @given(documents(strings))
 def test_strict_product_is_the_plain_one_or_the_error_that_enumeration_would_find(document: Any) -> None:
     verdict = strict_verdict(document)

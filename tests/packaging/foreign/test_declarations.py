@@ -18,8 +18,6 @@ from tests.support.errors import raises
 from tests.support.families import write_family
 from tests.support.foreign import TREE
 
-pytestmark = pytest.mark.one_major
-
 KERNEL = "__global__ void k@x@() {}\n"
 CALL = "generate_jit_lto_kernels(f NAME_FORMAT k_@x@ MATRIX_JSON_FILE m.json KERNEL_INPUT_FILE k.cu.in {})\n"
 
@@ -93,7 +91,6 @@ def test_headers_options_and_standard_are_those_of_the_libraries(tree: dict[str,
     assert (cluster.std, cluster.toolchain) == ("c++17", "nvcc")
     assign = next(group for group in cluster.groups if group.name == "assign")
     assert assign.options == ("-DASSIGN_UNROLL=2",)
-    assert assign.link == (("max_registers", 64),)
 
 
 def test_an_option_and_its_value_stay_together() -> None:
@@ -125,20 +122,8 @@ def test_options_go_where_they_are_declared(tmp_path: Path) -> None:
     assert family["options"] == ["-DEVERYWHERE", "-DFLAG=1", "--extended-lambda"]
     assert (family["std"], family["archs"], found["lib"]["link"]) == ("c++20", ["75"], {"fast_math": True})
     assert load_family(tmp_path / "out" / "lib" / "family.toml").link.fast_math
-    assert len(notes) == 2
-    assert all(any(name in note for note in notes) for name in ("raft::raft", "gone"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["\U0001f680", "a\x7fb", 'quo"te', "back\\slash", "new\nline"])
-def test_every_name_of_a_directory_can_be_declared(tmp_path: Path, name: str) -> None:
-    lists = f"add_library(l INTERFACE)\ntarget_include_directories(l INTERFACE [==[{tmp_path}/lib/{name}]==])\n"
-    call = CALL.format("KERNEL_LINK_LIBRARIES l").replace("m.json", f"[==[{name}/m.json]==]")
-    families(tmp_path, lists + call, **{f"{name}/m.json": '{"x": ["1"]}'})
-    loaded = load_family(tmp_path / "out" / "lib" / "family.toml")
-    assert loaded.groups[0].matrix is not None
-    assert loaded.groups[0].matrix.parent.name == name
-    assert [path.name for path in loaded.include] == [name]
+    (note,) = notes
+    assert "gone" in note
 
 
 @pytest.mark.slow

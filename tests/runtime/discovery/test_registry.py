@@ -45,15 +45,6 @@ def test_an_unknown_family_names_the_nearest_and_those_seen(mini_path: Path) -> 
         Registry((mini_path,)).find("mimi")
 
 
-def test_the_command_that_builds_a_family_is_that_of_one_that_can_be_built() -> None:
-    with raises(RegistryError, "registry-unknown-family", hint="jitlto build search -o search.fragdb") as caught:
-        Registry().find("search")
-    assert "did you mean" not in str(caught.value)
-    with raises(RegistryError, "registry-unknown-family", hint="did you mean 'search'?") as caught:
-        Registry().find("serch")
-    assert "build serch" not in str(caught.value)
-
-
 def test_two_databases_with_the_same_content_do_not_contradict(mini_path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.fragdb"
     shutil.copyfile(mini_path, copy)

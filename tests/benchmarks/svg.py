@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from xml.sax.saxutils import escape
 
 # Told apart by the colour-blind too; for light and for dark pages, as in the plots of builds.
@@ -30,6 +31,13 @@ class Value:
         low, high = summary["quartiles"]  # type: ignore[misc]
         ends = sorted((factor * low, factor * high))  # type: ignore[has-type]
         return cls(factor * summary["median"], *ends)  # type: ignore[operator]
+
+    @classmethod
+    def faster(cls, summaries: Mapping[str, Any], ours: str, theirs: str) -> Value:
+        """How many times as fast as another: the spread is theirs over our median, and ours the other way round."""
+        own, other = summaries[ours], summaries[theirs]
+        (fast, slow), (own_fast, own_slow) = other["quartiles"], own["quartiles"]
+        return cls(other["median"] / own["median"], fast / own_slow, slow / own_fast)
 
     @classmethod
     def certain(cls, value: float) -> Value:
