@@ -87,12 +87,6 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait_for(self, condition: str) -> None:
-        """Wait until an expression in the page is true."""
-        self.evaluate(
-            f"new Promise(done => {{ const look = () => ({condition}) ? done() : setTimeout(look, 10); look(); }})"
-        )
-
     def key(self, name: str) -> None:
         """Press a key by its name, e.g. ``Tab``."""
         codes = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
