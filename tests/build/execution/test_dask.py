@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -178,28 +177,6 @@ def test_an_unreachable_address_is_an_error_at_once() -> None:
             with raises(BuildError, "build-cluster-unreachable", where=address):
                 connect(f"dask://{address}")
         assert time.monotonic() - begin < 15
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.6\r\n", b""])
-def test_a_program_that_is_not_a_scheduler_is_an_error_in_bounded_time(
-    greeting: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("jitlto.build.execution.dask._PATIENCE", 1)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def greet() -> None:
-            connection, _ = server.accept()
-            with connection, contextlib.suppress(ConnectionError):
-                connection.sendall(greeting)
-                connection.recv(1)
-
-        thread = threading.Thread(target=greet)
-        thread.start()
-        with raises(BuildError, "build-cluster-unreachable"):
-            connect(f"dask://127.0.0.1:{server.getsockname()[1]}")
-        thread.join(timeout=10)
-        assert not thread.is_alive()
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
