@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 
 from jitlto.base.errors import ArgumentError
-from jitlto.build.pipeline import build
-from jitlto.database import FragmentDatabase
-from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
-from tests.support.families import write_family
+from tests.support.families import built
 
 pytestmark = pytest.mark.gpu
 
@@ -94,9 +91,7 @@ __global__ void texture(cudaTextureObject_t image, cudaSurfaceObject_t target, i
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
-    directory = tmp_path_factory.mktemp("kinds")
-    report = build([declaration.load_family(write_family(directory, _KINDS))], directory / "kinds.fragdb")
-    return KernelFamily("kinds", FragmentDatabase(report.path))
+    return built(tmp_path_factory.mktemp("kinds"), _KINDS, "kinds")
 
 
 class Color(enum.Enum):
@@ -212,9 +207,7 @@ def maps(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
 
     if Device().compute_capability < (9, 0):
         pytest.skip("the device has no tensor memory accelerator")
-    directory = tmp_path_factory.mktemp("maps")
-    report = build([declaration.load_family(write_family(directory, _TENSOR_MAPS))], directory / "maps.fragdb")
-    return KernelFamily("maps", FragmentDatabase(report.path))
+    return built(tmp_path_factory.mktemp("maps"), _TENSOR_MAPS, "maps")
 
 
 def encode_map(array: Any) -> Any:
