@@ -17,7 +17,6 @@ from jitlto.base.versions import Architecture
 from jitlto.families.family_rules import (
     read_exclusions,
     read_link,
-    read_structures,
 )
 from jitlto.families.tuning_rules import check_tune, read_tune
 from jitlto.record.family_record import Exclusion
@@ -49,7 +48,6 @@ class GroupDeclaration:
     options: tuple[str, ...] = ()  # of the compiler, after the family's
     exclude: tuple[Exclusion, ...] = ()  # combinations that it leaves out, and those that it is meant not to have
     architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
-    structures: tuple[tuple[str, str], ...] = ()  # name and definition of each whose fields the family declares
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
 
 
@@ -246,7 +244,7 @@ def _load(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
 
 def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
     document = read_toml(path, FamilyError)
-    document.check_keys(["family", "entrypoint", "device", "link", "use", "struct"])
+    document.check_keys(["family", "entrypoint", "device", "link", "use"])
     table = document.table("family")
     family = table.decode(_FamilyTable)
     if not is_name(family.name):
@@ -255,9 +253,8 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     if sorted(family.images) not in (["ltoir"], ["ltoir", "ptx"]):
         hint = 'write images = ["ltoir", "ptx"], or ["ltoir"] to link only with the compiler\'s CUDA major'
         raise table.error(f"invalid images {list(family.images)}", hint)
-    structures = read_structures(document.table("struct", required=False))
     groups = [
-        _group(role, role_table.table(name), family.syntax, structures)
+        _group(role, role_table.table(name), family.syntax)
         for role in Role
         for role_table in [document.table(role.value, required=False)]
         for name in role_table.values
@@ -348,9 +345,7 @@ def _used_path(path: Path) -> Path:
     return short if os.path.realpath(short) == os.path.realpath(path) else path
 
 
-def _group(
-    role: Role, table: TomlTable, default_syntax: str, structures: tuple[tuple[str, str], ...]
-) -> GroupDeclaration:
+def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
@@ -382,7 +377,6 @@ def _group(
         group.options,
         read_exclusions(table, group.exclude, group.key),
         parse_architectures(table, group.archs) if group.archs else (),
-        structures if entry else (),
         read_tune(table.table("tune")) if entry and entry.tune is not None else None,
     )
 
