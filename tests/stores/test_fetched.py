@@ -64,7 +64,7 @@ def test_a_copy_that_was_cut_off_is_fetched_again(
     else:
         os.truncate(path, 0 if damage == "empty" else 5000)
     assert copy_of(address, settings).read_bytes() == database.read_bytes()
-    assert len(kept_databases(settings)[1].databases()) == 1
+    assert kept_databases(settings)[1].usage().entries == {"databases": 1}
 
 
 def test_what_is_no_database_leaves_nothing(backend: Backend, tmp_path: Path, settings: Config) -> None:
