@@ -346,7 +346,7 @@ def _pack(ground: Ground, data: bytes) -> None:
         find_chosen(packs.beside(database), _REQUEST)
     for pack in packs.beside(database):
         for digest in ground.kernels:
-            pack.find(digest)
+            pack.get(KERNELS, digest)
     for digest in ground.kernels:
         KernelCache(None).find(digest, database)
 
