@@ -26,7 +26,7 @@ from jitlto.base.errors import (
 from jitlto.base.mangling import base_name, demangle
 from jitlto.base.text import pluralize
 from jitlto.base.types import is_same_value
-from jitlto.build.findings import Finding, Kind, group_findings, message_of
+from jitlto.build.findings import Finding, Kind, describe_causes, group_findings, message_of
 from jitlto.build.interfaces import Show
 from jitlto.build.proofs import Proofs
 from jitlto.database import FragmentDatabase
@@ -39,7 +39,6 @@ _Planned: TypeAlias = Sequence[Kernel | DeadEnd]
 
 #: The most kernels of a family of which a build plans each; of what exceeds them, it plans a covering set.
 MOST_KERNELS = 10_000
-_MOST_PLACES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +70,10 @@ class UnplannedKernelsError(BuildError):
         failed = pluralize(sum(cause.count for cause in several), "kernel")
         what = f"{failed} of {', '.join(causes)} cannot be planned, {pluralize(len(several), 'cause')}"
         super().__init__(
-            "\n".join([what, *(line for number, cause in enumerate(several, 1) for line in _describe(number, cause))]),
+            describe_causes(what, several),
             hint="no database was written; with --allow-incomplete (allow_incomplete=True) these are warnings",
         )
         self.causes = {family: tuple(each) for family, each in causes.items()}
-
-
-def _describe(number: int, cause: Cause) -> Iterator[str]:
-    yield f"\n{number}. {cause.message} [{cause.code}]"
-    if cause.hint:
-        yield f"   {cause.hint}"
-    for place in cause.at[:_MOST_PLACES]:
-        values = " ".join(f"{name}={value}" for name, value in place.configuration.items())
-        yield f"   at {place.subject.partition('[')[0]}: {values}".rstrip(": ")
-    if cause.count > _MOST_PLACES:
-        yield f"   and {cause.count - _MOST_PLACES} more"
 
 
 def prove_once(
