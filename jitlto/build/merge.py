@@ -39,7 +39,6 @@ class _Family:
     record: FamilyRecord
     path: Path
     fragments: Mapping[FragmentKey, Fragment]
-    gaps: tuple[FragmentKey, ...]  # declared fragments that no database holds
     faults: Sequence[tuple[str, str, str]] | None  # of parts, whose checks are done by the merge
 
 
@@ -47,7 +46,6 @@ def merge_databases(
     paths: Sequence[Path],
     output: Path,
     *,
-    allow_gaps: bool = False,
     allow_incomplete: bool = False,
     cache: Cache | None = None,
 ) -> MergeReport:
@@ -58,7 +56,6 @@ def merge_databases(
     Args:
         paths: At least one.
         output: The database file. It is written after all checks, or not at all.
-        allow_gaps: Leave out fragments that no part holds.
         allow_incomplete: Write the database although kernels lack something, and report that as advice.
         cache: The build cache, which keeps what was proved of databases; None to plan every kernel again.
 
@@ -77,7 +74,7 @@ def merge_databases(
         families: dict[str, _Family] = {}
         for family in (each for one in opened if one.part is None for each in _read(one)):
             known = families.setdefault(family.record.name, family)
-            if (known.record, known.fragments, known.gaps) != (family.record, family.fragments, family.gaps):
+            if (known.record, known.fragments) != (family.record, family.fragments):
                 raise _conflict(f"the family {family.record.name}", known.path, family.path)
         if parts := [(one, one.part) for one in opened if one.part]:
             for part, number in parts:
@@ -85,7 +82,7 @@ def merge_databases(
                     what = f"{number} of a build of family {name}, which is complete in {families[name].path}"
                     hint = "merge the parts alone first, or use the complete database"
                     raise BuildError(what, code="build-part-and-whole", where=str(part.path), hint=hint)
-            families |= {family.record.name: family for family in _join(parts, advice, allow_gaps=allow_gaps)}
+            families |= {family.record.name: family for family in _join(parts, advice)}
         merged = [family for _, family in sorted(families.items())]
         records = {family.record.name: family.record for family in merged}
         check_uses(records)
@@ -95,10 +92,9 @@ def merge_databases(
             planned = record.select(fragments)
             if family.faults is not None:
                 check_interfaces(record, planned, family.faults)
-        gaps = [key for family in merged for key in family.gaps]
         store = cache.store if cache else None
         check = partial(proof.prove_once, advice, fragments, store=store, allow_incomplete=allow_incomplete)
-        digest = writer.write(output, [*records.values()], fragments, _Images(opened), gaps=gaps, check=check)
+        digest = writer.write(output, [*records.values()], fragments, _Images(opened), check=check)
     return MergeReport(Path(output), digest, tuple(fragments), tuple(dict.fromkeys(advice)))
 
 
@@ -128,7 +124,7 @@ def _read(one: FragmentDatabase) -> Iterator[_Family]:
     """Read the families of a complete database."""
     for name, record in one.families.items():
         fragments = {fragment.key: fragment for fragment in one.fragments(name)}
-        yield _Family(record, one.path, fragments, tuple(key for key in one.gaps if key.family == name), None)
+        yield _Family(record, one.path, fragments, None)
 
 
 def _conflict(what: str, one: Path, other: Path) -> BuildError:
@@ -140,7 +136,7 @@ def _conflict(what: str, one: Path, other: Path) -> BuildError:
 _Parts: TypeAlias = Sequence[tuple[FragmentDatabase, PartRecord]]
 
 
-def _join(parts: _Parts, advice: list[str], *, allow_gaps: bool) -> Iterator[_Family]:
+def _join(parts: _Parts, advice: list[str]) -> Iterator[_Family]:
     """Join the parts of a build: yield its families, and add to the advice what is allowed and was found."""
     first, whole = parts[0]
     holders: dict[FragmentKey, tuple[Fragment, Path]] = {}
@@ -163,17 +159,14 @@ def _join(parts: _Parts, advice: list[str], *, allow_gaps: bool) -> Iterator[_Fa
                     theirs, ours = describe_differences(other, identity)
                     what = f"family {family} was compiled by {theirs} in {path}, and by {ours} in {source.path}"
                     raise BuildError(what, code="build-mixed-compilers", hint="build all parts with the same compiler")
-    gaps = [key for key in whole.keys if key not in holders]
-    if gaps:
+    if missing := [key for key in whole.keys if key not in holders]:
         there = ", ".join(sorted(f"{part.number} of {part.count}" for _, part in parts))
-        listed = ", ".join(map(str, gaps[:_MAX_LISTED])) + (", ..." if len(gaps) > _MAX_LISTED else "")
-        what = f"{pluralize(len(gaps), 'fragment')} in no part: {listed}; there are the parts {there}"
-        hint = "build the others with --shard I/N, all with the same N, or leave the fragments out with --allow-gaps"
-        if not allow_gaps:
-            raise BuildError(what, code="build-missing-parts", hint=hint)
-        advice.append(f"{what}: left out as requested")
+        listed = ", ".join(map(str, missing[:_MAX_LISTED])) + (", ..." if len(missing) > _MAX_LISTED else "")
+        what = f"{pluralize(len(missing), 'fragment')} in no part: {listed}; there are the parts {there}"
+        hint = "build the others with --shard I/N, all with the same N"
+        raise BuildError(what, code="build-missing-parts", hint=hint)
     faults = sorted({fault for _, part in parts for fault in part.faults})
     advice += dict.fromkeys(text for _, part in parts for text in part.advice)  # every part has that on all matrices
     for name, record in first.families.items():
-        own = {key: holders[key][0] for key in whole.keys if key.family == name and key in holders}
-        yield _Family(record, first.path, own, tuple(key for key in gaps if key.family == name), faults)
+        own = {key: holders[key][0] for key in whole.keys if key.family == name}
+        yield _Family(record, first.path, own, faults)

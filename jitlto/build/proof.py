@@ -26,7 +26,7 @@ from jitlto.base.errors import (
 from jitlto.base.mangling import base_name, demangle
 from jitlto.base.text import pluralize
 from jitlto.base.types import is_same_value
-from jitlto.build.findings import Finding, Kind, group_findings, message_of
+from jitlto.build.findings import Finding, Kind, describe_causes, group_findings, message_of
 from jitlto.build.interfaces import Show
 from jitlto.build.proofs import Proofs
 from jitlto.database import FragmentDatabase
@@ -34,13 +34,11 @@ from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.record.check_result import Cause
 from jitlto.record.fragment import Fragment, FragmentKey, Role
-from jitlto.record.parameters import agrees
 
 _Planned: TypeAlias = Sequence[Kernel | DeadEnd]
 
 #: The most kernels of a family of which a build plans each; of what exceeds them, it plans a covering set.
 MOST_KERNELS = 10_000
-_MOST_PLACES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +70,10 @@ class UnplannedKernelsError(BuildError):
         failed = pluralize(sum(cause.count for cause in several), "kernel")
         what = f"{failed} of {', '.join(causes)} cannot be planned, {pluralize(len(several), 'cause')}"
         super().__init__(
-            "\n".join([what, *(line for number, cause in enumerate(several, 1) for line in _describe(number, cause))]),
+            describe_causes(what, several),
             hint="no database was written; with --allow-incomplete (allow_incomplete=True) these are warnings",
         )
         self.causes = {family: tuple(each) for family, each in causes.items()}
-
-
-def _describe(number: int, cause: Cause) -> Iterator[str]:
-    yield f"\n{number}. {cause.message} [{cause.code}]"
-    if cause.hint:
-        yield f"   {cause.hint}"
-    for place in cause.at[:_MOST_PLACES]:
-        values = " ".join(f"{name}={value}" for name, value in place.configuration.items())
-        yield f"   at {place.subject.partition('[')[0]}: {values}".rstrip(": ")
-    if cause.count > _MOST_PLACES:
-        yield f"   and {cause.count - _MOST_PLACES} more"
 
 
 def prove_once(
@@ -122,7 +109,7 @@ def prove_once(
 def require_kernels(
     database: FragmentDatabase, show: Show = lambda *_: "", *, allow_incomplete: bool = False
 ) -> list[str]:
-    """Require that every kernel of a database plans, unless it lacks what a merge left out.
+    """Require that every kernel of a database plans.
 
     Args:
         database: Its families may have so many kernels that only a covering set is planned.
@@ -130,7 +117,7 @@ def require_kernels(
         allow_incomplete: Return as advice what would be an error.
 
     Returns:
-        Advice on fragments that no kernel contains. There is none on a family with gaps.
+        Advice on fragments that no kernel contains.
 
     Raises:
         UnplannedKernelsError: If something that a kernel requires is missing, defined twice or ambiguous.
@@ -138,14 +125,11 @@ def require_kernels(
     failed: dict[str, Sequence[Cause]] = {}
     unused: list[Cause] = []
     for name, proof in prove(database, most=MOST_KERNELS, show=show).items():
-        gaps = [key for key in database.gaps if key.family in (name, *database.families[name].uses)]
         of_kind = {kind: [f for f in proof.failures if f.kind is kind] for kind in (Kind.UNUSED, Kind.EMPTY)}
         ends = [f for f in proof.failures if f.kind not in of_kind]
-        lacking = [f for f in ends if not any(agrees(key, f.configuration) for key in gaps)]
-        if lacking:
-            failed[name] = group_findings(lacking)
-        if not gaps:
-            unused += group_findings(of_kind[Kind.UNUSED])
+        if ends:
+            failed[name] = group_findings(ends)
+        unused += group_findings(of_kind[Kind.UNUSED])
     if failed and not allow_incomplete:
         raise UnplannedKernelsError(failed)
     advice = [

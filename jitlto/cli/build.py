@@ -159,15 +159,14 @@ def _executor(
 @click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")
 @click.argument("parts", metavar="PART...", nargs=-1, required=True, type=PATH)
 @click.option("-o", "--output", type=PATH, required=True, help="The database.")
-@click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
 @allow_incomplete_option
 @json_option
-def merge(parts: tuple[Path, ...], output: Path, as_json: bool, **allow: bool) -> None:
+def merge(parts: tuple[Path, ...], output: Path, allow_incomplete: bool, as_json: bool) -> None:
     """Merge PARTs, which `jitlto build --shard I/N` wrote, into one fragment database.
 
     The result is byte for byte that of an unsharded build. Complete databases of different families are joined too.
     The database is written at the end, completely or not at all.
     """
     _collect_no_garbage()
-    report = merge_databases(parts, output, cache=open_cache(), **allow)
+    report = merge_databases(parts, output, cache=open_cache(), allow_incomplete=allow_incomplete)
     print_built(report, f"from {pluralize(len(parts), 'file')} in {report.path}", as_json=as_json)

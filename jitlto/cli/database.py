@@ -26,8 +26,8 @@ def ls(database: Path, as_json: bool) -> None:
     """List the fragments of DB, or of a family: role, size of all images, key."""
     opened, family = open_database(database)
     with opened:
-        fragments = list(opened.iterate(family))
-        about = {"digest": opened.digest, "part": opened.part and str(opened.part), "gaps": opened.gaps}
+        fragments = list(opened.fragments(family))
+        about = {"digest": opened.digest, "part": opened.part and str(opened.part)}
         result = about | {"fragments": list(map(_as_dict, fragments)) if as_json else []}
         rows = ((sum(image.size for image in each.images), each) for each in fragments)
         lines = (f"{fragment.role:<10} {size:>8}  {fragment.key}" for size, fragment in rows)
@@ -45,14 +45,12 @@ def show(database: Path, key: str, as_json: bool) -> None:
     """Show one fragment of DB, by its KEY: what it provides and requires, and its images."""
     opened, family = open_database(database)
     with opened:
-        fragments = {fragment.key.text: fragment for fragment in opened.iterate(family)}
+        fragments = {fragment.key.text: fragment for fragment in opened.fragments(family)}
         fragment = fragments.get(key)
         if fragment is None:
-            left_out = key in map(str, opened.gaps)
-            what = f"{key} was left out at the merge" if left_out else f"no fragment {key}"
             near = suggest(key, sorted({each.key.group for each in fragments.values()}), suggest(key, fragments))
             hint = f"{near} `jitlto ls {database}` lists the keys".lstrip()
-            raise DatabaseError(what, code="database-no-such-fragment", where=str(database), hint=hint)
+            raise DatabaseError(f"no fragment {key}", code="database-no-such-fragment", where=str(database), hint=hint)
         group = opened.families[fragment.key.family].group(fragment.key.group)
     tune = to_builtins(group.tune) if group and group.tune else {}
     result = _as_dict(fragment) | ({"tune": tune} if tune else {})

@@ -60,6 +60,4 @@ def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
     opened = FragmentDatabase(path)
     if opened.part is not None:
         click.echo(f"{opened.path}: {opened.part}", err=True)
-    if opened.gaps:
-        click.echo(f"{opened.path}: merged with gaps: {len(opened.gaps)} of its fragments are left out", err=True)
     return opened, name

@@ -61,7 +61,7 @@ def verified(path: Path, read: set[Path], *, is_path: bool = True) -> Iterator[s
     if path.suffix != ".pack":
         with FragmentDatabase(path) if is_path else open_database(path)[0] as opened:
             beside, count = list(files.beside(opened.path, ".pack")), opened.verify()
-            images = {image.sha256 for fragment in opened.iterate() for image in fragment.images}
+            images = {image.sha256 for fragment in opened.fragments() for image in fragment.images}
             held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(count, 'image')}"
             yield f"{opened.path}: {held} intact, digest {opened.digest}"
     for pack in beside:

@@ -5,7 +5,6 @@ Format (schema 3; ``docs/database.md`` describes it for readers in other languag
     meta(name, value)           root: JSON, what identifies the content (Root in module _records)
                                 digest: SHA-256 of root
                                 part: JSON, a PartRecord; only in the part that one shard built
-                                gaps: JSON, the keys of fragments that a merge left out; only if it left any out
     TABLE(key, record, sha256)  the rows of a kind (module _rows), each with a checksum: family, shape, entrypoint,
                                 symbol, provider and fragment
     blob(sha256, data)          the bytes of images, by content

@@ -8,7 +8,6 @@ rest of jitlto relies on are checked, and no option may name a file.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import TypeVar
 
@@ -70,7 +69,7 @@ class Root(Struct, frozen=True):
         counts: The number of rows of each table.
         rows: The hash over the sorted checksums of all rows.
         families: The names of the families, sorted.
-        part, gaps: SHA-256 of these records, where there are any.
+        part: SHA-256 of that record, if there is one.
     """
 
     schema: Count
@@ -78,7 +77,6 @@ class Root(Struct, frozen=True):
     rows: Sha256
     families: tuple[Name, ...]
     part: Sha256 | None
-    gaps: Sha256 | None
 
 
 def encode_fragment(fragment: Fragment) -> bytes:
@@ -127,11 +125,6 @@ def decode_family(record: bytes) -> FamilyRecord:
     if not (r.version.isprintable() and r.differs.isprintable()):
         raise InvalidRecordError("the version or a difference has a character that cannot be printed")
     return r
-
-
-def encode_keys(keys: Iterable[FragmentKey]) -> bytes:
-    """Encode keys of fragments as their texts."""
-    return encode(list(map(str, keys)))
 
 
 # Every part of a build has all keys of the build: a merge of many parts could not hold them for each.

@@ -29,7 +29,7 @@ from jitlto.base.errors import JitltoError
 from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader, list_schema
 from jitlto.database._records import Root
-from jitlto.record.family_record import FamilyRecord
+from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role
 from jitlto.record.parameters import sorted_values
 
@@ -190,7 +190,7 @@ class StoredRows:
             raise reader.damaged("its digest is not that of its content")
         #: What the digest is computed from.
         self.root = root = self.decode(partial(records.decode, Root), text)
-        if meta.keys() != {"digest", "root"}.union(name for name in ("part", "gaps") if getattr(root, name)):
+        if meta.keys() != {"digest", "root", *(["part"] if root.part else [])}:
             raise reader.damaged("invalid row in table meta")
         if root.schema != SCHEMA or root.counts.keys() != set(TABLES):
             raise reader.damaged("invalid root")
@@ -203,15 +203,14 @@ class StoredRows:
             # The checksums match, so the file was forged rather than damaged.
             raise self.damaged(f"a record is not what its schema says ({error!r:.200})") from error
 
-    def find_meta(self, name: str, decode: Callable[[bytes], T]) -> T | None:
-        """Return the decoded record ``part`` or ``gaps``; None if there is none."""
-        expected = getattr(self.root, name)
-        if expected is None:
+    def part(self) -> PartRecord | None:
+        """Return the record of the part that this is; None if it is complete."""
+        if self.root.part is None:
             return None
-        (record,) = self._reader.find("meta", "name", name, "value") or (None,)
-        if not isinstance(record, bytes) or sha256(record) != expected:
-            raise self.damaged(f"invalid row in table meta: {name}")
-        return self.decode(decode, record)
+        (record,) = self._reader.find("meta", "name", "part", "value") or (None,)
+        if not isinstance(record, bytes) or sha256(record) != self.root.part:
+            raise self.damaged("invalid row in table meta: part")
+        return self.decode(records.decode_part, record)
 
     def find(self, table: str, key: str, decode: Callable[[bytes], T]) -> T | None:
         """Return the decoded record of a row; None if there is no such row."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
 from msgspec.structs import astuple
 
 from jitlto.base.cached import cached_property
-from jitlto.base.errors import DatabaseError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.database import _records as records
@@ -58,10 +57,6 @@ class FragmentDatabase(Shared):
         #: SHA-256 of the content; equal digests mean equal databases.
         self.digest = self._rows.digest
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Be opened again in another process, at the same path."""
-        return _open_again, (str(self.location), self.digest)
-
     def _open_rows(self) -> StoredRows:
         if self._reader.pragma("application_id") != APPLICATION_ID:
             raise self._reader.foreign()
@@ -78,12 +73,7 @@ class FragmentDatabase(Shared):
     @cached_property
     def part(self) -> PartRecord | None:
         """The part of a sharded build that it is; None if it is complete."""
-        return self._rows.find_meta("part", records.decode_part)
-
-    @cached_property
-    def gaps(self) -> tuple[FragmentKey, ...]:
-        """The fragments that a merge left out, because no part held them; sorted."""
-        return self._rows.find_meta("gaps", records.decode_keys) or ()
+        return self._rows.part()
 
     @cached_property
     def families(self) -> Mapping[str, FamilyRecord]:
@@ -105,10 +95,6 @@ class FragmentDatabase(Shared):
     @cached_property
     def _fragments(self) -> list[Fragment]:
         return _sort(self._rows.fragments() if self._written is None else self._written)
-
-    def iterate(self, family: str | None = None) -> Iterator[Fragment]:
-        """Yield the same, sorted by the text of their keys, and keep none."""
-        return (fragment for fragment in self._rows.fragments() if family in (None, fragment.key.family))
 
     def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]:
         """Return what a family's kernels are made of: its record and fragments, with those of the families it uses."""
@@ -157,7 +143,7 @@ class FragmentDatabase(Shared):
         verdict = self._reader.pragma("integrity_check(1)")
         if isinstance(verdict, bytes) and verdict != b"ok":
             raise self._reader.damaged(verdict.decode("utf-8", "replace"))
-        _ = self.part, self.gaps
+        _ = self.part
         self._fragments = _sort(self._verify_rows())
         images = {image.sha256: image for fragment in self._fragments for image in fragment.images}
         for name, data in self._reader.scan("blob", "sha256", "data"):
@@ -202,15 +188,6 @@ class FragmentDatabase(Shared):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _open_again(location: str, digest: str) -> FragmentDatabase:
-    database = FragmentDatabase(location)
-    if database.digest != digest:
-        database.close()
-        what, hint = "is not the database that another process opened here", "have the same database on both sides"
-        raise DatabaseError(what, code="database-replaced", where=location, hint=hint)
-    return database
 
 
 def _sort(fragments: Iterable[Fragment]) -> list[Fragment]:

@@ -15,7 +15,7 @@ from jitlto.database._records import Root
 from jitlto.database._rows import DDL, SCHEMA, TABLES, Row, checksum, digest_rows, make_rows, sha256
 from jitlto.database.database import APPLICATION_ID
 from jitlto.record.family_record import FamilyRecord, PartRecord
-from jitlto.record.fragment import Fragment, FragmentKey
+from jitlto.record.fragment import Fragment
 
 #: Larger ones would be mostly empty: each table has one, and so has the end of each image.
 _PAGE = 1024
@@ -28,7 +28,6 @@ def write(
     blobs: Mapping[str, bytes],
     *,
     part: PartRecord | None = None,
-    gaps: Iterable[FragmentKey] = (),
     check: Callable[[Path, str], object] | None = None,
 ) -> str:
     """Write a database, whole or not at all; an existing one is replaced.
@@ -37,7 +36,6 @@ def write(
         path: The file.
         blobs: The bytes of every image, by SHA-256 in hexadecimal; each is looked up once, when it is written.
         part: The part of a sharded build that it is; None if it is complete.
-        gaps: Keys of the fragments that a merge left out.
         check: Called with the new file and the digest before the file takes its place; what it raises leaves an
             existing one as it is.
 
@@ -50,8 +48,6 @@ def write(
     path = Path(path)
     check_writable(path)
     meta = {} if part is None else {"part": records.encode_part(part)}
-    if left_out := sorted(gaps):
-        meta["gaps"] = records.encode_keys(left_out)
     families = list(families)
     names = tuple(sorted(family.name for family in families))
     try:
@@ -80,8 +76,8 @@ def _fill(
             checksums.append(checksum(table, key.encode(), record))
             row = (key, record.decode(), checksums[-1])
             connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", row)  # noqa: S608 - our own names
-        part, gaps = (sha256(meta[name]) if name in meta else None for name in ("part", "gaps"))
-        root = records.encode(Root(SCHEMA, counts, digest_rows(checksums), families, part, gaps))
+        part = sha256(meta["part"]) if meta else None
+        root = records.encode(Root(SCHEMA, counts, digest_rows(checksums), families, part))
         digest = sha256(root)
         for name, value in {"digest": digest.encode(), "root": root, **meta}.items():
             connection.execute("INSERT INTO meta VALUES (?, ?)", (name, value.decode()))

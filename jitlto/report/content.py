@@ -60,11 +60,10 @@ class FamilyView:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The content of a report: ``gaps`` fragments are left out by a merge, and ``stored`` bytes of images are there."""
+    """The content of a report; ``stored`` bytes of images are there."""
 
     title: str
     digest: str
-    gaps: int
     families: Sequence[FamilyView]
     stored: int
 
@@ -84,7 +83,6 @@ def describe(database: FragmentDatabase, *, family: str | None = None) -> Report
     return Report(
         database.path.name,
         database.digest,
-        sum(family in (None, key.family) for key in database.gaps),
         [_family(name, database) for name in sorted(found) if family in (None, name)],
         sum({image.sha256: image.size for fragment in fragments for image in fragment.images}.values()),
     )

@@ -91,17 +91,15 @@ class Chooser(Shared):
         the nearest bucket that has a kernel.
         """
         asked = Problem.read(self._family, problem)
-        reason, guess = "JITLTO_TUNING=off", None
-        if self._family.session.config.tuning != "off":
-            reason = "nothing was measured"
-            for entry in self._measured(asked):
-                if guess is not None and entry.bucket != asked.bucket:
-                    break
-                best = asked.answer(entry)
-                if best is not None and best.origin == "measured":
-                    return best
-                guess = guess or best
-        return guess or asked.default(reason)
+        guess = None
+        for entry in self._measured(asked):
+            if guess is not None and entry.bucket != asked.bucket:
+                break
+            best = asked.answer(entry)
+            if best is not None and best.origin == "measured":
+                return best
+            guess = guess or best
+        return guess or asked.default("nothing was measured")
 
     def _measured(self, asked: Problem) -> list[Entry]:
         """Return what was measured for a problem, the nearest first."""

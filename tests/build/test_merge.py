@@ -204,14 +204,10 @@ def refused(paths: list[Path], code: str, *names: str, where: str | None = None,
 
 
 def test_a_missing_part_is_named(hand: Whole, tmp_path: Path) -> None:
-    one, two, three = hand.parts(tmp_path, 3)
+    one, _, three = hand.parts(tmp_path, 3)
     code = "build-missing-parts"
-    refused([one, three], code, "1 of 3, 3 of 3", "f/op[n=a], f/op[n=d]", "--shard I/N", "--allow-gaps")
+    refused([one, three], code, "1 of 3, 3 of 3", "f/op[n=a], f/op[n=d]", "--shard I/N")
     refused([three], code, "4 fragments", "f/kern[t=float]", "...")
-    report = merge_databases([one, three], tmp_path / "merged", allow_gaps=True)
-    assert [str(fragment.key) for fragment in report.fragments] == ["f/kern[t=float]", "f/op[n=b]", "f/op[n=c]"]
-    assert any("1 of 3, 3 of 3" in advice for advice in report.advice)
-    assert two.exists()
 
 
 def test_one_key_with_two_contents_is_refused(hand: Whole, tmp_path: Path) -> None:
@@ -230,7 +226,7 @@ def test_parts_of_different_wholes_are_refused(hand: Whole, mini: Whole, tmp_pat
     other = mini.parts(tmp_path / "mini", 2)[0], changed.part(tmp_path / "x", "2/2", keys)
     for odd in (*other, declared.part(tmp_path / "y", "2/2", keys)):
         refused([one, odd], "build-foreign-part", str(one), where=str(odd))
-        refused([one, two, odd], "build-foreign-part", str(one), where=str(odd), allow_gaps=True)
+        refused([one, two, odd], "build-foreign-part", str(one), where=str(odd))
 
 
 def test_parts_of_different_compilers_are_refused(hand: Whole, tmp_path: Path) -> None:
@@ -307,23 +303,7 @@ def test_the_command_merges_and_prints_a_summary(hand: Whole, tmp_path: Path) ->
     assert "5 fragments from 2 files in" in done.output
     assert "warning: the matrix is odd" in done.output
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
-    done = CliRunner().invoke(cli, ["merge", "--allow-gaps", "--json", "-o", str(tmp_path / "merged"), one])
+    done = CliRunner().invoke(cli, ["merge", "--json", "-o", str(tmp_path / "merged"), two, one])
     report = json.loads(done.stdout)
-    assert report["fragments"] == ["f/kern[t=float]", "f/op[n=b]", "f/op[n=d]"]
-    assert any("1 of 2" in advice for advice in report["advice"])
+    assert report["fragments"] == [str(fragment.key) for fragment in hand.fragments]
     assert len(report["digest"]) == 64
-
-
-def test_gaps_of_a_merge_are_recorded_until_they_are_filled(hand: Whole, tmp_path: Path) -> None:
-    one, two, three = hand.parts(tmp_path, 3)
-    held = {fragment.key for path in (one, three) for fragment in FragmentDatabase(path).fragments()}
-    gone = tuple(sorted(fragment.key for fragment in hand.fragments if fragment.key not in held))
-    path = merge_databases([one, three], tmp_path / "gaps", allow_gaps=True).path
-    again = merge_databases([path], tmp_path / "again").path
-    assert again.read_bytes() == path.read_bytes()
-    with FragmentDatabase(path) as opened:
-        assert (opened.gaps, opened.part) == (gone, None)
-        assert opened.digest != writer.write(tmp_path / "whole", hand.families, opened.fragments(), {})
-        assert opened.verify()
-    merge_databases([one, two, three], tmp_path / "merged")
-    assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()

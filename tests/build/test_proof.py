@@ -44,10 +44,8 @@ def record(
     return FamilyRecord(name, (), LinkOptions(), (Architecture(75),), tuple(groups), texts, uses)
 
 
-def prove(
-    families: list[FamilyRecord], fragments: Iterable[Fragment], gaps: Iterable[FragmentKey] = (), **how: bool
-) -> list[str]:
-    with open_written(fragments, families, gaps) as database:
+def prove(families: list[FamilyRecord], fragments: Iterable[Fragment], **how: bool) -> list[str]:
+    with open_written(fragments, families) as database:
         return require_kernels(database, **how)  # type: ignore[arg-type]
 
 
@@ -133,14 +131,6 @@ def test_a_kernel_that_defines_what_a_group_is_there_for_gets_advice(own: str) -
     variants = [fragment("op", provides=[OP], op_name=name) for name in ("relu", "gelu")]
     (advice,) = prove([record(mine, *variants)], [mine, *variants])
     assert all(part in advice for part in ("f/kern[]", "op(float)", "f/op[", "interface"))
-
-
-def test_fragments_that_a_merge_leaves_out_are_no_error() -> None:
-    fragments = kernel(OP, n="1"), kernel(OP, n="2"), fragment("op", provides=[OP], n="1")
-    gap = FragmentKey.make("f", "op", {"n": "2"})
-    assert prove([record(*fragments)], fragments, [gap]) == []
-    with raises(UnplannedKernelsError, "build-unplanned-kernels"):
-        prove([record(*fragments)], fragments)
 
 
 def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from jitlto.base.errors import VersionError
 from jitlto.base.versions import Architecture, Version
 from jitlto.build.proof import prove
@@ -23,6 +25,7 @@ def test_a_caller_that_stops_does_not_wait_for_the_rest(mini: KernelFamily) -> N
 
     def call(job: LinkJob) -> None:
         taken.append(job)
+        time.sleep(0.005)  # longer than the caller takes to stop
         link(job)
 
     outcomes = run_parallel(call, [LinkJob(mini, first, Architecture(50))] * 1000, 2)

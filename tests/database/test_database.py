@@ -120,8 +120,8 @@ def test_what_is_written_is_read(small: Path) -> None:
 
 def test_look_ups(small: Path) -> None:
     with FragmentDatabase(small) as opened:
-        assert list(opened.iterate()) == list(opened.iterate("f")) == sorted(FRAGMENTS, key=lambda f: f.key)
-        assert not [*opened.iterate("g")]
+        assert opened.fragments() == opened.fragments("f") == sorted(FRAGMENTS, key=lambda f: f.key)
+        assert not opened.fragments("g")
         assert opened.get(FRAGMENTS[1].key) == FRAGMENTS[1]
         assert opened.get(FragmentKey.make("f", "op", {"data_type": "int"})) is None
         assert opened.get(FragmentKey.make("g", "op", {})) is None
@@ -228,7 +228,6 @@ def change_meta(path: Path, statement: str) -> None:
         connection.execute(statement)
 
 
-@pytest.mark.parametrize("name", ["part", "gaps"])
 @pytest.mark.parametrize(
     "statement",
     [
@@ -239,15 +238,14 @@ def change_meta(path: Path, statement: str) -> None:
         "UPDATE meta SET name = 'whole' WHERE name = '{}'",
     ],
 )
-def test_a_changed_part_or_list_of_gaps_is_noticed_where_it_is_read(tmp_path: Path, name: str, statement: str) -> None:
+def test_a_changed_part_is_noticed_where_it_is_read(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "part"
-    gaps = [FragmentKey.make("f", "g", {"n": str(n)}) for n in (2, 1)]
-    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART, gaps=gaps)
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
     with FragmentDatabase(path) as opened:
-        assert (opened.part, opened.gaps) == (PART, tuple(sorted(gaps)))
-    change_meta(path, statement.format(name))
+        assert opened.part == PART
+    change_meta(path, statement.format("part"))
     with raises(DatabaseError, "database-damaged") as caught, FragmentDatabase(path) as opened:
-        _ = opened.part, opened.gaps
+        _ = opened.part
     assert caught.value.where == str(path)
 
 

@@ -40,7 +40,6 @@ def sample(
     names: tuple[str, str, str] = ("f", "kernel", "called"),
     symbol: str = "called",
     part: PartRecord | None = None,
-    gaps: Iterable[FragmentKey] = (),
     exclude: tuple[Exclusion, ...] = (),
 ) -> FragmentDatabase:
     """Write a database of entrypoints with these parameters that call one device function, with dummy images."""
@@ -72,7 +71,7 @@ def sample(
         GroupRecord(kernel, Role.ENTRYPOINT, tuple(own[0]) if own else (), None, False, exclude),
     )
     record = FamilyRecord(name, (), LinkOptions(), (Architecture(75),), groups, ())
-    write(directory / "sample.fragdb", [record], fragments, blobs, part=part, gaps=gaps)
+    write(directory / "sample.fragdb", [record], fragments, blobs, part=part)
     return FragmentDatabase(directory / "sample.fragdb")
 
 
@@ -120,18 +119,6 @@ def test_a_part_of_a_build_has_no_page(tmp_path: Path) -> None:
         raises(DatabaseError, "database-part", hint="jitlto merge"),
     ):
         describe(database)
-
-
-def test_a_page_says_that_a_merge_left_fragments_out(tmp_path: Path) -> None:
-    cells = [dict(zip("ab", cell, strict=True)) for cell in product("12", "12")]
-    gaps = tuple(FragmentKey.make("f", "kernel", cell) for cell in cells[1:3])
-    with sample(tmp_path, [cells[0], cells[3]]) as database:
-        assert "missing:</strong>" not in page.to_html(describe(database))
-    with sample(tmp_path, [cells[0], cells[3]], gaps=gaps) as database:
-        report = describe(database)
-    text = page.to_html(report)
-    assert "Parts of the build are missing:" in text
-    assert "2 of 5 fragments are left out" in text
 
 
 def test_a_combination_that_is_excluded_on_purpose_is_no_hole(tmp_path: Path) -> None:

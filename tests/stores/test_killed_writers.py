@@ -22,7 +22,7 @@ from tests.support.process import environment
 from tests.support.shared_stores import KeyPair, opened, signed, trust
 from tests.support.store_server import fault_proxy, s3_server
 
-KILLS = 100  # a kind of store
+KILLS = 40  # a kind of store
 KEYS = 40
 
 #: Forks a writer for each line that it reads, before anything of the store's is in use, and prints its process id.

@@ -73,7 +73,7 @@ class Environment:
         # What the build backends start (meson, ninja, cmake) is beside the interpreter at hand.
         places = [self.path / "bin", Path(sys.executable).parent, kept.get("PATH", os.defpath)]
         path = os.pathsep.join(map(str, places))
-        own = {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", "JITLTO_CACHE_DIR": os.environ["JITLTO_CACHE_DIR"]}
+        own = {"PATH": path, "JITLTO_CACHE_DIR": os.environ["JITLTO_CACHE_DIR"]}
         return subprocess.run(
             [str(self.path / "bin" / program), *arguments],
             cwd=cwd,

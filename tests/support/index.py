@@ -15,14 +15,12 @@ from jitlto.record.options import LinkOptions
 from jitlto.record.parameters import agrees
 
 
-def open_written(
-    fragments: Iterable[Fragment], families: Iterable[FamilyRecord] = (), gaps: Iterable[FragmentKey] = ()
-) -> FragmentDatabase:
+def open_written(fragments: Iterable[Fragment], families: Iterable[FamilyRecord] = ()) -> FragmentDatabase:
     """Write fragments, of the family ``f`` if no families are given, and open the database."""
     families = [*families] or [FamilyRecord("f", (), LinkOptions(), (Architecture(75),), (), ())]
     with TemporaryDirectory() as directory:
         path = Path(directory, "f.fragdb")
-        writer.write(path, families, fragments, {}, gaps=gaps)
+        writer.write(path, families, fragments, {})
         return FragmentDatabase(path)  # which remains readable
 
 

@@ -48,7 +48,7 @@ def measured(
     asked = Problem.read(family, {"n": n, "data_type": data_type, **sizes})
     variants = list(asked.variants())
     trials = [
-        Trial(variants[number], kernel or asked.launcher(variants[number]).chosen.digest, seconds, 0.0, 10)
+        Trial(variants[number], kernel or asked.launcher(variants[number]).chosen.digest, seconds, 10)
         for number, seconds in times.items()
     ]
     return make_entry("mini", "kern", asked.configuration, asked.bucket, device, trials)
@@ -131,7 +131,7 @@ def test_a_variant_that_is_not_declared_is_never_used(tuned: PlannedFamily) -> N
     foreign = Variant((("op_name", "cube"),), (128,))
     block = Variant(made.trials[1].variant.parameters, (64,))
     for variant in (foreign, block, Variant()):
-        trials = (made.trials[0], Trial(variant, "cd" * 32, 1.0, 0.0, 10))
+        trials = (made.trials[0], Trial(variant, "cd" * 32, 1.0, 10))
         own(tuned, make_entry("mini", "kern", FLOAT, made.bucket, H200, trials))
         assert tuned.best(n=1024, **FLOAT).origin == "default"
 
@@ -140,8 +140,8 @@ def test_what_was_measured_of_others_counts_when_variants_leave_the_declaration(
     made = measured(tuned, {0: 2.0, 1: 1.0, 3: 1.2})
     gone = Variant(made.trials[1].variant.parameters, (64,))
     for trials in (
-        [made.trials[0], Trial(gone, "cd" * 32, 0.5, 0.0, 10), *made.trials[1:]],  # the fastest
-        [Trial(gone, "cd" * 32, 3.0, 0.0, 10), *made.trials[1:]],  # the default
+        [made.trials[0], Trial(gone, "cd" * 32, 0.5, 10), *made.trials[1:]],  # the fastest
+        [Trial(gone, "cd" * 32, 3.0, 10), *made.trials[1:]],  # the default
     ):
         own(tuned, make_entry("mini", "kern", FLOAT, made.bucket, H200, trials))
         best = tuned.best(n=1024, **FLOAT)
@@ -162,15 +162,6 @@ def test_what_was_measured_of_others_counts_when_a_kernel_is_gone(
     monkeypatch.setattr(Problem, "launcher", without_fastest)
     best = tuned.best(n=1024, **FLOAT)
     assert (best.origin, best.variant) == ("measured", variants(tuned)[1])
-
-
-def test_off_uses_the_defaults(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    family = open_tuned(tuned_copy, monkeypatch, JITLTO_TUNING="off")
-    own(family, measured(family, {0: 2.0, 3: 1.0}))
-    assert (family.best(n=1024, **FLOAT).origin, family.best(n=1024, **FLOAT).variant) == (
-        "default",
-        variants(family)[0],
-    )
 
 
 @pytest.mark.parametrize("which", ["own", "shipped"])
