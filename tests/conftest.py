@@ -22,12 +22,14 @@ from hypothesis import settings
 from jitlto import database
 from jitlto.base.errors import NoDeviceError
 from jitlto.build.cache.cache import Cache, open_cache
+from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.lineinfo import build_twin
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.launch import torch_interface
+from jitlto.plan.plan import Plan
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from tests.support.arrays import TORCH, TorchLibrary
@@ -152,6 +154,13 @@ def empty_cache(tmp_path: Path) -> Iterator[Path]:
         yield directory
 
 
+@pytest.fixture(scope="module")
+def workers() -> Iterator[ProcessExecutor]:
+    """Worker processes for the builds of a module."""
+    with ProcessExecutor(2) as pool:
+        yield pool
+
+
 BuildFamily = Callable[..., BuildReport]
 
 
@@ -183,6 +192,12 @@ def mini_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build([declaration.load_family(path)], directory / "mini.fragdb", jobs=1).path
 
 
+@pytest.fixture(name="database")
+def _database(mini_path: Path, tmp_path: Path) -> Path:
+    """A copy of it, beside which there is nothing."""
+    return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
+
+
 @pytest.fixture(scope="session")
 def twin_path(mini_path: Path) -> Path:
     """A database of the family ``mini`` that has a twin with line information."""
@@ -199,6 +214,12 @@ def mini(mini_path: Path) -> Iterator[KernelFamily]:
     """The family ``mini``, opened afresh."""
     with FragmentDatabase(mini_path) as database:
         yield KernelFamily("mini", database)
+
+
+@pytest.fixture
+def plan(mini: KernelFamily) -> Plan:
+    """A plan of the family ``mini``."""
+    return mini.plan(arch="sm_90", data_type="float", op_name="twice")
 
 
 @pytest.fixture(scope="session")

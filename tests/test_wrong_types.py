@@ -123,24 +123,3 @@ def test_no_function_of_the_run_side_fails_in_another_way(
 def test_no_function_of_the_build_side_fails_in_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     _check(build_side(tmp_path))
-
-
-@pytest.mark.parametrize("value", [3, b"x", object(), [None]], ids=lambda value: type(value).__name__)
-def test_what_a_caller_is_told(mini_path: Path, tmp_path: Path, value: Any) -> None:
-    family = load("mini", mini_path)
-    told = f"not {type(value).__name__}"
-    calls: dict[str, Callable[[], object]] = {
-        "distribution must be": lambda: jitlto.family("mini", distribution=value),
-        "link options must be": lambda: family.dispatcher("op_name", link_options=value),
-        "a parameter must be": lambda: family.dispatcher(value),
-        "request must be": lambda: family.plan_request(value),
-        "an architecture must be": lambda: family.plan(arch=value, **CHOSEN),
-        "group must be": lambda: family.planner().add_function(lambda x: x, group=value),
-        "key must be": lambda: FragmentDatabase(mini_path).get(value),
-        "a key must be": lambda: FragmentKey.parse(value),
-        "executor must be": lambda: pipeline.build([], tmp_path / "x.fragdb", executor=value),
-        "a family must be": lambda: pipeline.build([value], tmp_path / "x.fragdb"),
-    }
-    for what, call in calls.items():
-        with pytest.raises(TypeError, match=f"{what}.*{told}"):
-            call()

@@ -33,7 +33,6 @@ class Config(Frozen):
         store_patience: Seconds that waiting for a failing store may cost; None for the default.
         mode: ``link`` or ``cached``: whether kernels may be linked.
         wisdom: The user's file of what was measured to be the fastest.
-        tuning: ``frozen`` or ``off``: whether wisdom is used.
         lineinfo: Whether databases are replaced by their twins with line information.
         record: File to which used plans are recorded.
         extension: ``auto``, ``required`` or ``off``: the compiled core of launches.
@@ -52,7 +51,6 @@ class Config(Frozen):
     store_patience: float | None
     mode: str
     wisdom: Path
-    tuning: str
     lineinfo: bool
     record: Path | None
     extension: str
@@ -75,7 +73,6 @@ class Config(Frozen):
             _seconds(environment, "JITLTO_STORE_PATIENCE"),
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
             _path(environment, "JITLTO_WISDOM") or _absolute(cache_dir) / "wisdom",
-            _choice(environment, "JITLTO_TUNING", ("frozen", "off")),
             _choice(environment, "JITLTO_LINEINFO", ("0", "1")) == "1",
             _path(environment, "JITLTO_RECORD"),
             _choice(environment, "JITLTO_EXTENSION", ("auto", "required", "off")),

@@ -1,9 +1,8 @@
-"""The user's caches, of linked kernels and of builds: their directories, limits, usage and problems."""
+"""What jitlto keeps for a user: linked kernels, builds, and databases; where it is, its limits, usage and problems."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,16 +20,16 @@ class UserCache:
     """One of the user's caches.
 
     Args:
-        name: ``cubins`` or ``build``.
+        name: ``cubins`` or ``build``; or ``editable`` or ``fetched``, which hold databases, each in its directory.
         title: Its name in messages.
-        bound: Its size limit in bytes.
+        bound: Its size limit in bytes; None for databases, which stay until all is cleared.
         setting: ``on``, ``readonly`` or ``off``: whether programs use it.
     """
 
     name: str
     title: str
     directory: Path
-    bound: int
+    bound: int | None = None
     setting: str = "on"
 
     def open(self) -> CacheDir:
@@ -40,7 +39,7 @@ class UserCache:
             JitltoError: If it cannot be used.
         """
         try:
-            return CacheDir(self.directory, self.bound)
+            return CacheDir(self.directory, self.bound or 0)
         except OSError as error:
             what = f"cannot be used as a cache: {error.strerror or error}"
             hint = write_hint(error, "set JITLTO_CACHE_DIR to a different directory, owned by this user")
@@ -49,7 +48,7 @@ class UserCache:
     def problem(self) -> str | None:
         """Return why it cannot be read or written, or None if it can. Creates nothing."""
         try:
-            CacheDir(self.directory, self.bound, readonly=True)
+            CacheDir(self.directory, 0, readonly=True)
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -62,7 +61,12 @@ class UserCache:
     def usage(self) -> Usage:
         """Return its number of entries and size; zero if it cannot be read."""
         try:
-            return CacheDir(self.directory, self.bound, readonly=True).usage()
+            cache = CacheDir(self.directory, 0, readonly=True)
+            if self.bound is not None:
+                return cache.usage()
+            files = [path for path in self.directory.glob("[!.]*/*") if not path.parent.is_symlink()]
+            count = sum(path.suffix == SUFFIX for path in files)
+            return Usage({"databases": count} if count else {}, sum(path.lstat().st_size for path in files))
         except OSError:
             return Usage({}, 0)
 
@@ -70,55 +74,22 @@ class UserCache:
         """Remove the least recently used entries until it is within a size limit; return their number.
 
         Args:
-            bound: Bytes, by default its own limit; negative to remove everything.
+            bound: Bytes, by default its own limit; negative to remove everything, databases too. A process that has
+                opened one keeps it.
 
         Raises:
             JitltoError: If it cannot be used.
         """
-        return self.open().prune(bound) if os.path.lexists(self.directory) else 0
-
-
-@dataclass(frozen=True, slots=True)
-class KeptDatabases:
-    """Databases that are kept whole, without a limit, and go when all is cleared.
-
-    Args:
-        name: ``editable`` or ``fetched``.
-        title: Its name in messages.
-    """
-
-    name: str
-    title: str
-    directory: Path
-    bound: None = None
-    setting: str = "on"
-
-    def problem(self) -> None:
-        """Nothing: whoever needs one of them says so."""
-
-    def usage(self) -> Usage:
-        """Return the number of databases, and the bytes kept for them."""
-        found = self.databases()
-        return Usage({"databases": len(found)} if found else {}, sum(found.values()))
-
-    def databases(self) -> dict[Path, int]:
-        """Return the databases, with the bytes kept for each."""
-        found = {}
-        with suppress(OSError):
-            CacheDir(self.directory, 0, readonly=True)
-            for path in sorted(self.directory.glob(f"[!.]*/*{SUFFIX}")):
-                if not path.parent.is_symlink():
-                    found[path] = sum(each.lstat().st_size for each in path.parent.iterdir())
-        return found
-
-    def prune(self, bound: int | None = None) -> int:
-        """Remove all if the limit is negative, and return their number; a process that has opened one keeps it."""
-        found = self.databases() if bound is not None and bound < 0 else {}
-        for path in found:
-            with suppress(OSError):
-                path.unlink()  # first, so that nobody finds a part of it
-            remove_directory(path.parent)
-        return sum(not path.exists() for path in found)
+        if not os.path.lexists(self.directory):
+            return 0
+        cache = self.open()
+        if self.bound is not None:
+            return cache.prune(self.bound if bound is None else bound)
+        before = self.usage().entries
+        if bound is not None and bound < 0:
+            for directory in self.directory.iterdir():
+                remove_directory(directory)  # nothing else: locks stay
+        return sum(before.values()) - sum(self.usage().entries.values())
 
 
 def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
@@ -131,10 +102,10 @@ def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
     )
 
 
-def kept_databases(settings: Config | None = None) -> tuple[KeptDatabases, KeptDatabases]:
+def kept_databases(settings: Config | None = None) -> tuple[UserCache, UserCache]:
     """Return the databases of editable installs and those fetched from shared stores."""
     root = (settings or config.current()).cache_dir
     return (
-        KeptDatabases(EDITABLE, "databases of packages that are installed editable", root / EDITABLE),
-        KeptDatabases(FETCHED, "databases fetched from shared stores", root / FETCHED),
+        UserCache(EDITABLE, "databases of packages that are installed editable", root / EDITABLE),
+        UserCache(FETCHED, "databases fetched from shared stores", root / FETCHED),
     )

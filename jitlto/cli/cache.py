@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import click
 
 from jitlto.base import config
 from jitlto.base.text import format_bytes, pluralize
-from jitlto.base.user_caches import CACHE_OFF, KeptDatabases, UserCache, kept_databases, user_caches
+from jitlto.base.user_caches import CACHE_OFF, UserCache, kept_databases, user_caches
 from jitlto.cli.output import print_result
 from jitlto.cli.parameters import json_option, parse_size
 
-_Place: TypeAlias = UserCache | KeptDatabases
 _NOUNS = {"compiled": "compiled source", "rendered": "rendered template"}
 
 
@@ -48,7 +47,7 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
         yield "JITLTO_MODE=cached: a kernel that is in no cache, pack or shared store is an error"
 
 
-def _describe(place: _Place) -> dict[str, Any]:
+def _describe(place: UserCache) -> dict[str, Any]:
     usage, problem = place.usage(), place.problem() if place.setting != "off" else CACHE_OFF
     note = "JITLTO_CACHE=readonly: nothing is added to it" if place.setting == "readonly" else None
     about = {"name": place.name, "title": place.title, "directory": place.directory, "bound": place.bound}
@@ -78,7 +77,7 @@ def clear(only: str | None) -> None:
             _remove(place, -1)
 
 
-def _remove(place: _Place, bound: int | None) -> None:
+def _remove(place: UserCache, bound: int | None) -> None:
     before, count, left = place.usage().size, place.prune(bound), place.usage().size
     gone = f"removed {pluralize(count, 'entry')}, {format_bytes(max(0, before - left))}"
     click.echo(f"{place.title}: {place.directory}: {gone}; {format_bytes(left)} left")

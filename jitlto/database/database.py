@@ -10,7 +10,6 @@ from pathlib import Path
 from msgspec.structs import astuple
 
 from jitlto.base.cached import cached_property
-from jitlto.base.errors import DatabaseError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.database import _records as records
@@ -57,10 +56,6 @@ class FragmentDatabase(Shared):
             raise
         #: SHA-256 of the content; equal digests mean equal databases.
         self.digest = self._rows.digest
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Be opened again in another process, at the same path."""
-        return _open_again, (str(self.location), self.digest)
 
     def _open_rows(self) -> StoredRows:
         if self._reader.pragma("application_id") != APPLICATION_ID:
@@ -193,15 +188,6 @@ class FragmentDatabase(Shared):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _open_again(location: str, digest: str) -> FragmentDatabase:
-    database = FragmentDatabase(location)
-    if database.digest != digest:
-        database.close()
-        what, hint = "is not the database that another process opened here", "have the same database on both sides"
-        raise DatabaseError(what, code="database-replaced", where=location, hint=hint)
-    return database
 
 
 def _sort(fragments: Iterable[Fragment]) -> list[Fragment]:

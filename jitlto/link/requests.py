@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jitlto.link.sources import KernelSource
 
 #: Increment when planning may give a different result for the same request, or the format of these entries changes.
-_REVISION = 7
+_REVISION = 8
 
 
 def request_key(
@@ -66,20 +66,16 @@ def find_chosen(sources: Iterable[KernelSource], key: str) -> Chosen | None:
 
 
 class FamilyContents(Frozen):
-    """The parameters and entrypoints of a family, and how it was made.
+    """The parameters and entrypoints of a family.
 
     Args:
         parameters: Its parameters, and the values that occur, both sorted.
         entrypoints: Its groups of entrypoints, sorted.
-        architectures: What its LTO-IR was made for, sorted.
-        compilers: What made its images, each with its version, sorted.
         version: The version that its author declares; empty if there is none.
     """
 
     parameters: Mapping[str, tuple[str, ...]]
     entrypoints: tuple[str, ...]
-    architectures: tuple[str, ...]
-    compilers: tuple[str, ...]
     version: str
 
 
@@ -106,12 +102,9 @@ class Contents(Frozen):
             shapes = list(database.shapes(name))
             entrypoints = {shape.group for shape in shapes if shape.role == "entrypoint"}
             shapes += [s for used in record.uses for s in database.shapes(used) if s.role == "device"]
-            compilers = {compiler for shape in shapes for compiler in shape.compilers}
             families[name] = FamilyContents(
                 merge_values(shape.parameters for shape in shapes),
                 tuple(sorted(entrypoints)),
-                tuple(map(str, record.architectures)),
-                tuple(f"{toolchain} {major}.{minor}" for toolchain, major, minor in sorted(compilers)),
                 record.version,
             )
         return cls(database.digest, None if database.part is None else str(database.part), families)
@@ -132,9 +125,9 @@ class Contents(Frozen):
         with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # not written by jitlto
             written, part, families = json.loads(payload)
             read = {}
-            for name, (parameters, groups, architectures, compilers, version) in families.items():
+            for name, (parameters, groups, version) in families.items():
                 values = {parameter: tuple(values) for parameter, values in parameters.items()}
-                read[name] = FamilyContents(values, tuple(groups), tuple(architectures), tuple(compilers), version)
+                read[name] = FamilyContents(values, tuple(groups), version)
             return cls(digest, part, read) if written == digest else None
         return None
 

@@ -6,8 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,14 +35,12 @@ if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache
 
 _DIGEST_SCHEMA = 1
 _warn_once = WarnOnce(__name__)
-#: What a caller supplies beside fragments, as its name, its content and its kind (None for CUDA C++).
-SuppliedInput: TypeAlias = "tuple[str, bytes | str, InputKind | None]"
+#: What a caller supplies beside fragments, as its name, its content and its kind (None for CUDA C++, in UTF-8).
+SuppliedInput: TypeAlias = tuple[str, bytes, InputKind | None]
 
 
-class Request(NamedTuple):
+class Request(Struct, frozen=True):
     """The caller's words to a planner: all that is needed to plan them again elsewhere.
-
-    A named tuple, not a dataclass: every program that plans makes this class at its start.
 
     Args:
         family: The family's name.
@@ -61,7 +58,7 @@ class Request(NamedTuple):
     pinned: tuple[str, ...] = ()
     supplied: tuple[SuppliedInput, ...] = ()
     link_mode: str = "lto"
-    link_options: Mapping[str, object] = MappingProxyType({})
+    link_options: Mapping[str, object] = {}
 
 
 class Plan(Shared, Struct, frozen=True, eq=False, dict=True):

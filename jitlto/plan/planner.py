@@ -86,12 +86,13 @@ class Planner(Generic[Loaded]):
             name: The source's name in error messages.
         """
         try:
-            text.encode() + name.encode()
-        except (AttributeError, UnicodeEncodeError, TypeError) as error:
+            data = text.encode()
+            name.encode()
+        except (AttributeError, UnicodeEncodeError) as error:
             where = name if isinstance(name, str) else None
             hint = "give CUDA C++ and its name as str"
             raise PlanError("the source is not text", code="plan-invalid-input", where=where, hint=hint) from error
-        self._supplied.append((name, text, None))
+        self._supplied.append((name, data, None))
         return self
 
     def add_function(self, function: object, group: str | None = None) -> Planner[Loaded]:
@@ -121,7 +122,8 @@ class Planner(Generic[Loaded]):
 
     def add_ptx(self, data: bytes | str, name: str = "user.ptx") -> Planner[Loaded]:
         """Add relocatable PTX. Nothing is optimised across it, not even in an LTO link."""
-        self._supplied.append((name, data if isinstance(data, str) else _bytes(data, name), InputKind.PTX))
+        content = data.encode(errors="replace") if isinstance(data, str) else _bytes(data, name)
+        self._supplied.append((name, content, InputKind.PTX))
         return self
 
     def add_binary(self, data: bytes, kind: str, name: str | None = None) -> Planner[Loaded]:
@@ -221,11 +223,11 @@ class Planner(Generic[Loaded]):
         supplied = []
         for name, data, kind in self._supplied:
             if kind is None:
-                supplied.append(inputs.from_source(str(data), name, record, store))
+                supplied.append(inputs.from_source(data.decode(), name, record, store))
             elif kind is InputKind.PTX:
                 supplied.append(inputs.from_ptx(data, name))
             else:
-                supplied.append(inputs.from_binary(_bytes(data, name), kind, name, wanted, store))
+                supplied.append(inputs.from_binary(data, kind, name, wanted, store))
         if self._functions:
             plan = partial(self._resolve, index, supplied)
             supplied += python_functions.from_functions(

@@ -25,26 +25,18 @@ from jitlto.base.cached import decoder
 from jitlto.base.errors import JitltoError
 from jitlto.base.events import Event, Kind
 from jitlto.base.versions import Architecture
-from jitlto.cuda.nvjitlink import InputKind
-from jitlto.plan.plan import Plan, Request, SuppliedInput
+from jitlto.plan.plan import Plan, Request
 
-_DICTS = ("configuration", "link_options")
 _BEGIN = b'{"arch":"'  # of every line, for its names are sorted
 _log = logging.getLogger(__name__)
 
 
 class _Line(Struct):
-    """A recorded plan, as it is stored; an input is a name, a kind, and a text or bytes."""
+    """A recorded plan, as it is stored."""
 
-    recorded: Literal[2]
-    family: str
-    entry: str | None
-    configuration: dict[str, str]
-    pinned: tuple[str, ...]
-    supplied: tuple[tuple[str, InputKind | None, str | None, bytes | None], ...]
-    link_mode: str
-    link_options: dict[str, object]
     arch: str
+    request: Request
+    recorded: Literal[3] = 3
 
 
 class UsedPlan(NamedTuple):
@@ -60,12 +52,7 @@ class UsedPlan(NamedTuple):
 
     def to_line(self) -> bytes:
         """Encode as one line of JSON, with the newline; equal plans make equal lines."""
-        given = self.request._asdict() | {name: dict(getattr(self.request, name)) for name in _DICTS}
-        given["supplied"] = [
-            (name, kind, *((data, None) if isinstance(data, str) else (None, data)))
-            for name, data, kind in self.request.supplied
-        ]
-        return msgspec.json.encode(given | {"recorded": 2, "arch": self.arch.sm}, order="sorted") + b"\n"
+        return msgspec.json.encode(_Line(self.arch.sm, self.request), order="sorted") + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> UsedPlan:
@@ -76,14 +63,10 @@ class UsedPlan(NamedTuple):
         """
         try:
             read = decoder(_Line).decode(line)
-            supplied: list[SuppliedInput] = []
-            for name, kind, text, data in read.supplied:
-                if (text is None) == (data is None) or (kind is None and text is None):
-                    raise ValueError("a source is text, and an input is text or bytes")
-                supplied.append((name, text if text is not None else data or b"", kind))
-            how = (read.pinned, tuple(supplied), read.link_mode, read.link_options)
-            request = Request(read.family, read.entry, read.configuration, *how)
-            return cls(request, Architecture.parse(read.arch))
+            for _, data, kind in read.request.supplied:
+                if kind is None:
+                    data.decode()  # a source
+            return cls(read.request, Architecture.parse(read.arch))
         except (JitltoError, RecursionError) as error:
             raise ValueError(f"not a recorded plan: {error}") from error
 

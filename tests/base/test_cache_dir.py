@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from jitlto.base.cache_dir import CacheDir, open_cache_dir
 
@@ -25,30 +23,6 @@ def store(tmp_path: Path) -> CacheDir:
 
 def files(store: CacheDir) -> list[Path]:
     return [p for p in store.directory.rglob("*") if p.is_file() and p.parent.name != "locks"]
-
-
-@pytest.mark.slow
-@given(st.data())
-@settings(max_examples=60)
-def test_a_damaged_entry_is_a_miss_and_is_replaced(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    store = CacheDir(tmp_path_factory.mktemp("s") / "store", LARGE)
-    store.put("units", KEYS[0], b"some payload")
-    (file,) = files(store)
-    whole = file.read_bytes()
-    damage = data.draw(st.sampled_from(["cut", "flip", "grow", "empty"]))
-    position = data.draw(st.integers(0, len(whole) - 1))
-    damaged = {
-        "cut": whole[:position],
-        "flip": whole[:position] + bytes([whole[position] ^ 1 << data.draw(st.integers(0, 7))]) + whole[position + 1 :],
-        "grow": whole + b"x",
-        "empty": b"",
-    }[damage]
-    file.write_bytes(damaged)
-    assert store.get("units", KEYS[0]) is None
-    store.put("units", KEYS[0], b"some payload")
-    assert store.get("units", KEYS[0]) == b"some payload"
 
 
 @pytest.mark.slow

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,13 +18,7 @@ from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
-from jitlto.runtime.family import KernelFamily
 from tests.support.kernels import entry, get_or_link
-
-
-@pytest.fixture
-def plan(mini: KernelFamily) -> Plan:
-    return mini.plan(arch="sm_90", data_type="float", op_name="twice")
 
 
 @pytest.fixture
@@ -69,25 +61,6 @@ def test_a_find_in_a_pack_is_told_as_such(tmp_path: Path, cache: KernelCache, pl
     kernel = get_or_link(cache, plan, tmp_path / "family.fragdb")
     assert kernel.layer == "pack"
     assert told(heard) == [Kind.FOUND_IN_PACK]
-
-
-@pytest.mark.timing
-@pytest.mark.slow
-def test_who_waits_for_another_thread_says_how_long(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
-    inside = threading.Event()
-
-    def slow() -> LinkedKernel:
-        inside.set()
-        time.sleep(0.2)
-        return plan.link(use_cache=False)
-
-    with ThreadPoolExecutor(4) as pool:
-        first = pool.submit(cache.get_or_link, plan.link_key, slow, plan.database.path)
-        assert inside.wait(10)
-        others = [pool.submit(ask, cache, plan) for _ in range(3)]
-        assert all(other.result(10) == first.result(10) for other in others)
-    assert sorted(told(heard)) == [Kind.LINKED, Kind.WAITED, Kind.WAITED, Kind.WAITED]
-    assert all(0.05 < event.seconds < 5 for event in heard if event.kind is Kind.WAITED)
 
 
 @pytest.mark.slow

@@ -138,35 +138,3 @@ for _ in range(8):
 def test_a_process_ends_in_order_while_daemon_threads_link(shipped_path: Path) -> None:
     ended = [python("-c", EXITS, shipped_path, seconds=60) for _ in range(6)]
     assert [(each.returncode, each.stderr) for each in ended] == [(0, "")] * 6
-
-
-def test_a_fork_while_another_thread_imports_what_locks_files_leaves_the_child_able_to(tmp_path: Path) -> None:
-    """The import needs the lock of ``logging``, which that module holds during a fork."""
-    code = """
-import os, signal, sys, threading, time
-from pathlib import Path
-from jitlto.base.lock import claim
-
-importing = threading.Event()
-
-class Watch:
-    def find_spec(self, name, path=None, target=None):
-        if name.startswith("filelock.") and not importing.is_set():
-            importing.set()
-            time.sleep(0.3)  # the fork begins
-
-sys.meta_path.insert(0, Watch())
-assert "logging" not in sys.modules
-thread = threading.Thread(target=claim, args=(Path(sys.argv[1], "one.lock"),))
-thread.start()
-importing.wait()
-begin = time.monotonic()
-child = os.fork()
-if child == 0:
-    signal.alarm(30)
-    os._exit(0 if claim(Path(sys.argv[1], "two.lock")) else 1)
-assert time.monotonic() - begin < 1.5
-thread.join()
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-    assert output_of(code, tmp_path, seconds=60) == "0\n"

@@ -66,11 +66,12 @@ def measure(options: Options) -> Result:
 
 
 def plots(result: Result) -> dict[str, str]:
-    sizes = result["sizes"]
-    values = [[svg.Value.of(figures[name]) for figures in sizes.values()] for name in _FIGURES[:2]]
+    groups = [
+        svg.Group(f"{size:,}", [svg.Value.of(figures[name]) for name in _FIGURES[:2]])
+        for size, figures in result["sizes"].items()
+    ]
     title = "A first plan against the number of fragments"
-    places = [f"{size:,}" for size in sizes]
-    return {"": svg.lines(title, ["clock", "processor"], places, values, "milliseconds; quartiles")}
+    return {"": svg.bars(title, ["clock", "processor"], groups, "milliseconds; quartiles")}
 
 
 def damage(path: Path, size: int, places: int) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Plots as SVG text: bars and lines, readable on light and on dark pages."""
+"""Plots as SVG text: bars in groups, readable on light and on dark pages."""
 
 from __future__ import annotations
 
@@ -106,69 +106,6 @@ def bars(
     return _document(title, [*grid, *_legend(series), *shapes], y + 42, unit, left)
 
 
-def lines(
-    title: str,
-    series: Sequence[str],
-    places: Sequence[str],
-    values: Sequence[Sequence[Value | None]],
-    unit: str,
-    *,
-    reference: float | None = None,
-) -> str:
-    """A line for each series over places that follow each other at equal distances, with its spread.
-
-    Parameters
-    ----------
-    title : str
-    series : sequence of str
-    places : sequence of str
-    values : sequence of sequence of Value or None
-        For each series a value at each place.
-    unit : str
-        Of the axis upwards.
-    reference : float, optional
-        A value that is marked.
-    """  # fmt: skip
-    left, height = 60.0, 260.0
-    top = _TOP + _legend_rows(series) * 20
-    every = [value for row in values for value in row if value]
-    axis = _Axis.over(
-        [v.high for v in every] + [v.middle for v in every] + ([reference] if reference else []), 0.0, height, False
-    )
-    step = (_WIDTH - left - 40) / max(len(places) - 1, 1)
-    bottom = top + height
-    shapes = []
-    for tick in axis.ticks():
-        y = bottom - axis.at(tick)
-        shapes.append(
-            f'<line class="grid" x1="{left}" x2="{_WIDTH - 40}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="soft" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{_number(tick)}</text>'
-        )
-    if reference is not None:
-        y = bottom - axis.at(reference)
-        shapes.append(f'<line class="mark" x1="{left}" x2="{_WIDTH - 40}" y1="{y:.1f}" y2="{y:.1f}"/>')
-    for number, place in enumerate(places):
-        shapes.append(
-            f'<text class="soft" x="{left + number * step:.1f}" y="{bottom + 16:.1f}" text-anchor="middle">'
-            f"{escape(place)}</text>"
-        )
-    for n, row in enumerate(values):
-        points = []
-        for number, value in enumerate(row):
-            if value is None:
-                continue
-            x, y = left + number * step, bottom - axis.at(value.middle)
-            points.append(f"{x:.1f},{y:.1f}")
-            shapes.append(
-                f'<line class="spread" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom - axis.at(value.low):.1f}" '
-                f'y2="{bottom - axis.at(value.high):.1f}"/>'
-                f'<circle class="c{n}" cx="{x:.1f}" cy="{y:.1f}" r="3.5">'
-                f"<title>{escape(f'{series[n]}, {places[number]}: {_number(value.middle)} {unit}')}</title></circle>"
-            )
-        shapes.append(f'<polyline class="l{n}" points="{" ".join(points)}"/>')
-    return _document(title, [*_legend(series), *shapes], bottom + 42, unit, left)
-
-
 @dataclass(frozen=True)
 class _Axis:
     """Values to pixels, from zero; or from a power of ten, where it is logarithmic."""
@@ -234,10 +171,7 @@ def _legend(series: Sequence[str]) -> list[str]:
 
 def _document(title: str, shapes: Sequence[str], height: float, unit: str, left: float) -> str:
     def colours(dark: bool) -> str:
-        return " ".join(
-            f".c{n} {{ fill: {pair[dark]} }} .l{n} {{ stroke: {pair[dark]}; fill: none; stroke-width: 1.8 }}"
-            for n, pair in enumerate(_PALETTE)
-        )
+        return " ".join(f".c{n} {{ fill: {pair[dark]} }}" for n, pair in enumerate(_PALETTE))
 
     body = "\n".join(shapes)
     size = f'viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" height="{height:.0f}"'

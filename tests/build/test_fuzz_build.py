@@ -82,13 +82,6 @@ def test_any_declaration_renders_or_is_refused(files: Files) -> None:
         check_error(error)
 
 
-@pytest.fixture(scope="module")
-def compilers() -> Iterator[ProcessExecutor]:
-    """Worker processes for all the builds here."""
-    with ProcessExecutor(2) as pool:
-        yield pool
-
-
 def check_database(path: Path) -> None:
     """Verify a database; each of its kernels is planned and linked, or fails with one of jitlto's errors."""
     with FragmentDatabase(path) as database:
@@ -108,13 +101,13 @@ def check_database(path: Path) -> None:
 @effort(8)
 @given(files=compiled_families())
 def test_any_source_builds_or_is_refused_and_nothing_is_lost(
-    files: Files, mini_path: Path, compilers: ProcessExecutor
+    files: Files, mini_path: Path, workers: ProcessExecutor
 ) -> None:
     with on_disk(files) as path, within(120):
         (path.parent.parent / "out").mkdir()
         output = Path(shutil.copy(mini_path, path.parent.parent / "out" / "x.fragdb"))
         try:
-            build([declaration.load_family(path)], output, executor=compilers)
+            build([declaration.load_family(path)], output, executor=workers)
         except JitltoError as error:
             event(type(error).__name__)
             check_error(error)

@@ -83,19 +83,6 @@ FORMS = {
         ),
         "S s(1); S t(2); s=t; *x = s(1.f)+int(s)+S(3)[1]+S::s(1);",
     ),
-    "operators": (
-        (
-            "namespace n{struct P{float x;}; __device__ P operator+(P,P); __device__ bool operator<(const "
-            "P&,const P&); __device__ P operator<<(P,int); __device__ P& operator,(P&,int); __device__ P "
-            'operator""_p(long double);}'
-        ),
-        (
-            "namespace n{__device__ P operator+(P a,P b){return {a.x+b.x};} __device__ bool operator<(const "
-            "P&a,const P&b){return a.x<b.x;} __device__ P operator<<(P a,int){return a;} __device__ P& "
-            'operator,(P& a,int){return a;} __device__ P operator""_p(long double){return {1};}}'
-        ),
-        "n::P a{1},b{2}; using namespace n; *x = ((a+b)<<1).x+(a<b)+(a,1).x+(1.0_p).x;",
-    ),
     "private member": (
         (
             "class S{ float a; __device__ float p(float) const; friend __device__ float f(const S&); public: "
@@ -128,18 +115,6 @@ FORMS = {
             'extern "C" __device__ float cv; __device__ float cv; __device__ float u[3];'
         ),
         "*x = n::a[1]+n::c+n::k+cv+u[1];",
-    ),
-    "members of a template": (
-        (
-            "template<class T> struct L{ T a; __device__ T get() const; template<class U> __device__ U as() "
-            "const; __device__ L(T); }; "
-        ),
-        (
-            "template<class T> __device__ T L<T>::get() const{return a;} template<class T> template<class U> "
-            "__device__ U L<T>::as() const{return a;} template<class T> __device__ L<T>::L(T x):a(x){} "
-            "template struct L<float>; template __device__ int L<float>::as<int>() const;"
-        ),
-        "L<float> l(1.f); *x = l.get()+l.as<int>();",
     ),
     "type of the toolkit that the sources alone include": (
         "template<class T> struct P{static_assert(sizeof(T)==2); T v[8];}; template<class T> __device__ int f(P<T>);",

@@ -21,9 +21,9 @@ from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.record.fragment import FragmentKey, Role
 from tests.conftest import BuildFamily
-from tests.support.build_frames import build_frames
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
+from tests.support.frames import compile_frames
 
 
 def changed(**files: str) -> dict[str, str]:
@@ -325,6 +325,6 @@ def test_params_that_contradict_the_kernel_stop_the_build_at_its_first_compile(t
 
 @pytest.mark.slow
 def test_nvrtc_is_at_most_twelve_functions_from_the_command(tmp_path: Path) -> None:
-    frames = build_frames(tmp_path)
+    frames = compile_frames(tmp_path)
     assert (frames[0], frames[-1]) == ("cli.build: build", "compile.nvrtc_program: run_program")
     assert len(frames) <= 12, frames

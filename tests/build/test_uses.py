@@ -122,26 +122,6 @@ def test_what_changes_nothing_is_not(case: str) -> None:
     check_uses(families(*RIGHT[case]))
 
 
-@pytest.mark.parametrize(
-    ("options", "other", "is_same"),
-    [
-        (("-DWIDE",), ("--define-macro=WIDE=1",), True),
-        (("-DWIDE=1",), ("-DWIDE=2",), False),
-        (("-DWIDE",), ("-UWIDE",), False),
-    ],
-)
-def test_options_are_compared_by_what_they_mean(
-    options: tuple[str, ...], other: tuple[str, ...], is_same: bool
-) -> None:
-    used = record("used", {"used.cuh": f"{ONCE}#ifdef WIDE\nint x;\n#endif\n"}, options=other)
-    both = {each.name: each for each in (used, record("user", {}, used, options=options))}
-    if is_same:
-        check_uses(both)
-    else:
-        with raises(FamilyError, "family-use", "WIDE", "used.cuh"):
-            check_uses(both)
-
-
 @pytest.mark.slow
 def test_a_header_that_both_have_is_named(tmp_path: Path) -> None:
     """Not the interface, which includes the one of its family."""

@@ -61,12 +61,6 @@ def test_pairs_need_few_of_many() -> None:
     assert 16 <= len(found[0]) <= 32
 
 
-def test_a_strength_of_all_parameters_needs_all_configurations() -> None:
-    space = full({"a": 2, "b": 3})
-    assert choose_cover(space, 2)[0] == list(range(6))
-    assert choose_cover(space, 9)[0] == list(range(6))
-
-
 def test_a_configuration_with_fewer_parameters_is_covered() -> None:
     assert choose_cover([{"a": "1"}, {"a": "1", "b": "1"}, {}], 2)[0] == [0, 1, 2]
     assert choose_cover([], 2) == ([], 0)

@@ -125,12 +125,10 @@ def test_what_is_right_holds(write: Write, changed: dict[str, str]) -> None:
 
 BOTH = 'examples=({"reduction": ("sum", "largest")},), '
 WRONG = {
-    "a dtype without a kernel": ({"dtypes": '("float32", "float16")'}, "plan-unknown-value", 8),
     "a flag's value without a kernel": ({"more": 'examples=({"reduction": ("sum", "m")},),'}, "plan-unknown-value", 8),
     "a parameter that there is not": (
         {"reduction": 'case.reduction, "reducton": case.reduction'}, "plan-unknown-parameter", 16,
     ),
-    "a flag that fails": ({"block": "64 // case.is_wide"}, "operator-call", 8),
     "a block that no device takes": ({"block": "2048 if case.is_wide else 64"}, "launch-config", 8),
     "a link option that there is not": (
         {"more": BOTH + "link_options={'max_registers': 'many'},"}, "plan-invalid-link", 16,
@@ -144,14 +142,6 @@ def test_what_is_wrong_is_named_with_the_call(write: Write, changed: dict[str, s
     found = check(write(**changed))
     (failure,) = found["failures"]  # type: ignore[misc, attr-defined]
     assert (failure["code"], failure["count"]) == (code, count)
-
-
-@pytest.mark.slow
-def test_a_failure_is_printed_with_its_call(write: Write) -> None:
-    package = write(dtypes='("float32", "float16")')
-    done = jitlto("check", "--operators", package)
-    fails(done, 1, "plan-unknown-value", f"{package}::reduce_rows", "T=float16", "is_wide=False")
-    assert "sm_75" in jitlto("check", "--operators", write()).stdout
 
 
 @pytest.mark.slow

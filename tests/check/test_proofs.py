@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,6 @@ from jitlto.build.shards import Shard
 from jitlto.check.check import check
 from jitlto.check.links import Work
 from jitlto.database import FragmentDatabase
-from jitlto.link import definitions
 from jitlto.plan.plan import Plan
 from jitlto.record.check_result import CheckResult, FamilyLinks
 from tests.support.memory_stores import MemoryStores
@@ -169,19 +167,3 @@ def test_shares_link_every_kernel_once(run_check: Check, linked: list[str]) -> N
     assert [result.shard for result in shares] == ["1/3", "2/3", "3/3"]
     assert [links_of(result).linked for result in shares] == [2, 1, 1]
     assert links_of(run_check(compare=False)).known == 8
-
-
-@pytest.mark.slow
-def test_comparisons_are_divided_and_known_too(run_check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[object] = []
-
-    def spy(*args: Any) -> object:
-        found.append(args)
-        return definitions.find_conflict(*args)
-
-    monkeypatch.setattr("jitlto.check.compare.find_conflict", spy)
-    counts = []
-    for shard in (Shard(1, 2), Shard(2, 2), None):
-        assert run_check(shard=shard).holds
-        counts.append(len(found))
-    assert 0 < counts[0] < counts[1] == counts[2]

@@ -17,12 +17,6 @@ TWICE = ("data_type=float", "op_name=twice")
 
 
 @pytest.fixture
-def mini_copy(mini_path: Path, tmp_path: Path) -> Path:
-    """A database of the family ``mini`` with no pack beside it."""
-    return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
-
-
-@pytest.fixture
 def own(tmp_path: Path) -> dict[str, str]:
     """The variables of a user with an empty cache."""
     return {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
@@ -34,12 +28,12 @@ def _info(own: dict[str, str], **variables: str) -> dict[str, dict[str, object]]
 
 
 def test_databases_from_shared_stores_are_counted_and_cleared(
-    mini_copy: Path, own: dict[str, str], tmp_path: Path
+    database: Path, own: dict[str, str], tmp_path: Path
 ) -> None:
-    address = jitlto("push", mini_copy, (tmp_path / "store").as_uri()).stdout.strip()
+    address = jitlto("push", database, (tmp_path / "store").as_uri()).stdout.strip()
     load("mini", address, session=Session(Config.read(own)))
     held = _info(own)["fetched"]
-    assert (held["entries"], held["bytes"]) == ({"databases": 1}, mini_copy.stat().st_size)
+    assert (held["entries"], held["bytes"]) == ({"databases": 1}, database.stat().st_size)
     assert "fetched: removed 1 entry, " in jitlto("cache", "clear", "--only", "fetched", **own).stdout
     assert _info(own)["fetched"]["entries"] == {}
 
@@ -65,14 +59,14 @@ def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, s
 
 
 @pytest.mark.slow
-def test_shared_stores_are_listed_filled_and_searched(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
+def test_shared_stores_are_listed_filled_and_searched(database: Path, own: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     url = (tmp_path / "store").as_uri()
     there = own | {"JITLTO_STORE": url}
-    done = jitlto("warm", "mini", *TWICE, "--arch", "sm_90", "--db", mini_copy, **there)
+    done = jitlto("warm", "mini", *TWICE, "--arch", "sm_90", "--db", database, **there)
     assert (done.returncode, "shared stores: 1 kernel written\n" in done.stdout) == (0, True), done.stderr
     shutil.rmtree(tmp_path / "cache")
-    found = jitlto("plan", "mini", *TWICE, "--arch", "sm_90", "--db", mini_copy, **there)
+    found = jitlto("plan", "mini", *TWICE, "--arch", "sm_90", "--db", database, **there)
     assert "found in a shared store" in found.stdout
     assert url in jitlto("cache", "info", **there).stdout
     for setting, stores in {"on": [url], "off": []}.items():
@@ -81,9 +75,9 @@ def test_shared_stores_are_listed_filled_and_searched(mini_copy: Path, own: dict
 
 
 def test_kernels_that_a_shared_store_does_not_take_are_a_failure(
-    mini_copy: Path, own: dict[str, str], tmp_path: Path
+    database: Path, own: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
     there = own | {"JITLTO_STORE": (tmp_path / "file" / "store").as_uri()}
-    done = jitlto("warm", "mini", *TWICE, "--arch", "sm_90", "--db", mini_copy, **there)
+    done = jitlto("warm", "mini", *TWICE, "--arch", "sm_90", "--db", database, **there)
     assert (done.returncode, "0 kernels written, 1 failed" in done.stdout) == (1, True), done.stdout + done.stderr

@@ -75,36 +75,6 @@ def test_a_build_that_is_asked_to_end_leaves_no_directory_and_no_worker(tmp_path
     assert not (tmp_path / "x.fragdb").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_whose_interrupt_c_code_drops_can_be_sent_again(tmp_path: Path, number: signal.Signals) -> None:
-    """And the interrupt does not come again while it is being handled."""
-    code = f"""
-import ctypes, signal, sys, time
-from jitlto.cli import ending
-
-class Asked:
-    def __getattr__(self, name):
-        signal.raise_signal({int(number)})
-
-ending.handle_signals()
-ctypes.pythonapi.PyObject_HasAttr(ctypes.py_object(Asked()), ctypes.py_object("x"))
-print("went on", file=sys.stderr)
-time.sleep(1.1)
-try:
-    signal.raise_signal({int(number)})
-except KeyboardInterrupt:
-    signal.raise_signal({int(number)})
-    print("tidied up", file=sys.stderr)
-    ending.end_interrupted()
-"""
-    with _started(tmp_path, sys.executable, "-c", code) as process:
-        said = process.communicate(timeout=60)[1]
-    assert process.returncode == 128 + number
-    heard = ["went on", "tidied up", f"ended by {number.name}"]
-    assert [line for line in said.splitlines() if line in heard] == heard
-
-
 # The signal comes in the import of a module: of one that all commands need, of the command's own, of what that needs.
 IMPORTING = """
 import signal, sys

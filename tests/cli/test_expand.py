@@ -63,14 +63,6 @@ def test_warnings_go_to_stderr_and_change_nothing(tmp_path: Path, option: str | 
     assert second.startswith(f"warning: {path} (/type/0/_abbrev): ") and "`abbrev`" in second
 
 
-def test_lenient_keeps_json_types_and_repeats(tmp_path: Path) -> None:
-    path = written(tmp_path, {"a": [1, True, None, 1.5, "x", "x"]})
-    assert json.loads(run(path, "--json", "--lenient").stdout) == [
-        {"a": value} for value in (1, True, None, 1.5, "x", "x")
-    ]
-    assert run(path, "--lenient").stdout.split() == ["a=1", "a=true", "a=null", "a=1.5", "a=x", "a=x"]
-
-
 def test_exit_status_is_0_1_or_2_and_an_error_is_a_message(good: Path, tmp_path: Path) -> None:
     assert jitlto("expand", good).returncode == 0
     assert jitlto("expand", good, "--xml").returncode == 2

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
-import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -15,12 +13,6 @@ from jitlto.stores.artifacts import open_store
 from jitlto.stores.entry import encode, object_name
 from jitlto.stores.signatures import SigningKey
 from tests.support.commands import fails, jitlto, succeeds
-
-
-@pytest.fixture
-def database(mini_path: Path, tmp_path: Path) -> Path:
-    """A database of the family ``mini`` with no pack beside it."""
-    return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
 
 
 def test_a_store_is_shown_and_pruned(database: Path, store_url: str, tmp_path: Path) -> None:

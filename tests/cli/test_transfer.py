@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,6 @@ import pytest
 from tests.support.commands import fails, jitlto, succeeds
 
 TWICE = ("data_type=float", "op_name=twice")
-
-
-@pytest.fixture
-def database(mini_path: Path, tmp_path: Path) -> Path:
-    """A database of the family ``mini`` with no pack beside it."""
-    return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
 
 
 @pytest.fixture

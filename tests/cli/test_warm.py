@@ -129,19 +129,6 @@ def test_invalid_requests_are_one_message(mini_path: Path, tmp_path: Path) -> No
     assert FragmentDatabase(mini_path).verify()
 
 
-def test_a_damaged_pack_that_is_replaced_is_warned_of_once_a_kernel(mini_path: Path, tmp_path: Path) -> None:
-    shutil.copy(mini_path, tmp_path / "mini.fragdb")
-    command = ("warm", "mini", "data_type=float", "op_name=twice", "--arch", "sm_90")
-    command += ("--db", "mini.fragdb", "-o", "mini.pack")
-    assert jitlto(*command, cwd=tmp_path, JITLTO_CACHE="off").returncode == 0
-    whole = (tmp_path / "mini.pack").read_bytes()
-    place = whole.index(b"\x7fELF") + 100
-    (tmp_path / "mini.pack").write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-    done = jitlto(*command, cwd=tmp_path, JITLTO_CACHE="off")
-    assert (done.returncode, done.stderr.count("is damaged")) == (0, 1), done.stderr
-    assert (tmp_path / "mini.pack").read_bytes() == whole
-
-
 def test_without_a_device_a_family_needs_an_architecture(mini_path: Path) -> None:
     from jitlto.base.errors import NoDeviceError
     from jitlto.cuda import device

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -148,27 +147,6 @@ def test_an_error_reads_as_without_a_snapshot(compiler: Compiler) -> None:
         logs.append(caught.value.log)
     assert logs[0] == logs[1]
     assert ".cu(5): error" in logs[0]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not available(), reason="snapshots need Linux")
-def test_the_templates_memory_is_bounded(tmp_path: Path) -> None:
-    # In a process of its own: forks of this one, which has grown with the suite, may take too long to pay.
-    script = "import sys; from pathlib import Path; from tests.compile.test_snapshot import bound_memory; "
-    subprocess.run([sys.executable, "-c", f"{script}bound_memory(Path(sys.argv[1]))", tmp_path], check=True, cwd=ROOT)
-
-
-def bound_memory(tmp_path: Path) -> None:
-    """Compile with templates of which each exceeds the limit."""
-    compiler = Compiler()
-    compiler._snapshots = Snapshots(tmp_path, limit=1)  # the first one takes more already
-    before = children(os.getpid())
-    for text in SOURCES[:3]:
-        compiler.compile(job(compiler, text, sharers=100))
-        assert len(children(os.getpid()) - before) == 1
-    assert compiler._snapshots.made > 6
-    compiler._snapshots.close()
-    assert children(os.getpid()) == before
 
 
 @pytest.mark.slow

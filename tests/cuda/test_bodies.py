@@ -146,25 +146,9 @@ def test_the_order_of_definitions_and_the_numbers_of_copies_do_not_count() -> No
     assert summary(one) == summary(other)
 
 
-def test_copies_of_one_function_are_one() -> None:
-    one = module(("f", "f"), ("f", 1))
-    other = module(("f", "f$1"), ("f", 1), ("f$1", 1))
-    assert summary(one) == summary(other)
-
-
 def test_copies_that_differ_are_told_apart() -> None:
     one, other = (module(calls, ("f", 1), ("f$1", 2)) for calls in (("f", "f$1"), ("f$1", "f")))
     assert summary(one) != summary(other)
-
-
-def test_a_variable_that_starts_as_zero_is_a_state_of_its_own() -> None:
-    def counts(*names: str) -> str:
-        variables = "".join(f".global .align 4 .u32 {name};\n" for name in dict.fromkeys(names))
-        uses = "".join(f"\tatom.global.add.u32 %r1, [{name}], 1;\n" for name in names)
-        return f"{HEAD}{variables}.visible .entry k()\n{{\n{uses}\tret;\n}}\n"
-
-    assert summary(counts("c", "c")) != summary(counts("c", "c$1"))
-    assert summary(counts("c", "c$1")) == summary(counts("c$2", "c"))
 
 
 def test_places_in_a_frame_count_unless_they_depend_on_the_order() -> None:

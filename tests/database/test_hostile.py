@@ -96,16 +96,6 @@ def test_a_foreign_schema_is_rejected(copy: Path, statements: tuple[str, ...]) -
         FragmentDatabase(copy)
 
 
-def test_expressions_nested_to_exhaust_the_parser_are_refused(copy: Path) -> None:
-    connection = sqlite3.connect(copy, isolation_level=None)
-    connection.execute("PRAGMA writable_schema=ON")
-    text = f"CREATE VIEW deep AS SELECT {'(' * 4000}1{')' * 4000}"
-    connection.execute("INSERT INTO sqlite_master VALUES ('view', 'deep', 'deep', 0, ?)", (text,))
-    connection.close()
-    with raises(DatabaseError, "database-damaged"):
-        FragmentDatabase(copy)
-
-
 def test_the_connection_attaches_nothing_loads_nothing_and_writes_nothing(copy: Path, tmp_path: Path) -> None:
     with FragmentDatabase(copy) as database:
         for statement, why in [

@@ -185,16 +185,6 @@ def crowded(path: Path, count: int) -> None:
     writer.write(path, [family("f")], [replace(f, provides=(*f.provides, *helpers)) for f in content], {})
 
 
-def test_a_plan_reads_each_row_once_and_no_table_whole(tmp_path: Path, reads_of: list[tuple[str, ...]]) -> None:
-    crowded(tmp_path / "f", 100)
-    with FragmentDatabase(tmp_path / "f") as database:
-        _, index = database.index("f")
-        reads_of.clear()
-        assert len(resolve(index, {"a": "x"}).fragments) == 2
-        assert len(reads_of) == len(set(reads_of)) < 110
-        assert all(len(read) == 2 for read in reads_of)
-
-
 @pytest.mark.timing
 def test_a_plan_of_thousands_of_inline_functions_takes_a_moment(tmp_path: Path) -> None:
     crowded(tmp_path / "f", 6000)

@@ -19,7 +19,6 @@ import pytest
 import jitlto
 from jitlto.base import errors, events, versions
 from jitlto.runtime import recording
-from tests.support import chromium
 from tests.support.process import ROOT
 
 DOCS = ROOT / "docs"
@@ -165,20 +164,3 @@ def test_every_picture_has_colours_for_light_and_for_dark() -> None:
     assert pictures
     for picture in pictures:
         assert "prefers-color-scheme: dark" in picture.read_text("utf-8"), picture
-
-
-@needs_sphinx
-@pytest.mark.skipif(chromium.find() is None, reason="no Chromium found: install it or name it JITLTO_TEST_CHROMIUM")
-def test_a_browser_finds_all_it_needs_in_the_files(site: Path, tmp_path: Path) -> None:
-    program = chromium.find()
-    assert program is not None
-    with chromium.browser(program, tmp_path / "profile") as tab:
-        for page in ("index.html", "reference/run.html"):
-            for scheme in ("light", "dark"):
-                tab.open(site / page, prefers_color_scheme=scheme)
-                assert {urlsplit(address).scheme for address in tab.requests()} <= {"file", "data"}
-                assert tab.complaints() == []
-                assert tab.evaluate("document.documentElement.dataset.theme") == scheme
-                assert tab.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
-        tab.open(site / "search.html", "?q=nvjitlink")
-        tab.wait_for("document.querySelector('#search-results li')")

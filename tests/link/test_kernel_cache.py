@@ -36,11 +36,6 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def plan(mini: KernelFamily) -> Plan:
-    return mini.plan(arch="sm_90", **TWICE)
-
-
-@pytest.fixture
 def another(mini: KernelFamily) -> Plan:
     return mini.plan(arch="sm_90", **SQUARE)
 

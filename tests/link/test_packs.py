@@ -6,7 +6,6 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.packs import Pack
 from jitlto.link.sources import KERNELS, REQUESTS
 from jitlto.plan.plan import Plan
-from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.kernels import get_or_link
 
@@ -31,11 +29,6 @@ digests = st.binary(max_size=4).map(lambda data: hashlib.sha256(data).hexdigest(
 
 def write(path: Path, kernels: dict[str, bytes]) -> None:
     packs.write(path, {KERNELS: kernels})
-
-
-@pytest.fixture
-def plan(mini: KernelFamily) -> Plan:
-    return mini.plan(arch="sm_90", data_type="float", op_name="twice")
 
 
 @pytest.fixture
@@ -103,46 +96,6 @@ def test_packs_serve_what_the_cache_lacks_and_nothing_is_written_beside_them(tmp
     get_or_link(cache, plan, tmp_path / "none.fragdb")
     assert get_or_link(cache, plan, beside / "mini.fragdb").layer == "pack"
     assert before == {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
-
-
-def damaged(whole: bytes, where: str) -> bytes:
-    first = packs._HEAD_SIZE
-    return {
-        "empty": b"",
-        "magic": b"x" + whole[1:],
-        "older": b"jitlto pack 3\n" + bytes(500),
-        "newer": whole.replace(b"entry 2", b"entry 3", 1),
-        "head": whole[:40] + bytes([whole[40] ^ 1]) + whole[41:],
-        "record": whole[: first + 40] + bytes([whole[first + 40] ^ 1]) + whole[first + 41 :],
-        "cut in the head": whole[:30],
-        "cut in the records": whole[: first + 3],
-    }[where]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "where",
-    [
-        "empty", "magic", "older", "newer", "head", "record", "cut in the head", "cut in the records",
-    ],
-)  # fmt: skip
-def test_a_damaged_pack_is_left_aside_with_one_warning(
-    tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture, where: str
-) -> None:
-    kernel = plan.link(use_cache=False)
-    bad, good = tmp_path / "mini.a.pack", tmp_path / "mini.b.pack"
-    write(good, {plan.digest: plan.link_key.encode(kernel)})
-    bad.write_bytes(damaged(good.read_bytes(), where))
-    cache = KernelCache(None, may_link=False)
-
-    def ask(_: int) -> bool:
-        return get_or_link(cache, plan, tmp_path / "mini.fragdb") == kernel
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(ask, range(16)))
-    assert caplog.text.count("WARNING") == 1
-    assert str(bad) in caplog.text
-    assert "is not used: " in caplog.text
 
 
 @pytest.mark.slow

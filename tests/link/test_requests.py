@@ -11,14 +11,12 @@ import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
-import jitlto
 from jitlto.base import events
 from jitlto.base.errors import DatabaseError, PlanError
 from jitlto.link import requests
@@ -277,23 +275,6 @@ def test_a_launcher_keeps_no_family_alive(path: Path) -> None:
     del family
     assert gone() is None  # without the cyclic collector
     assert found.plan().digest == found.chosen.digest  # type: ignore[operator]
-
-
-def test_what_is_no_name_and_what_are_no_options_is_said(mini: KernelFamily, mini_path: Path) -> None:
-    with pytest.raises(TypeError, match="family must be a name, not NoneType"):
-        jitlto.load(None, mini_path)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="family must be a name, not KernelFamily"):
-        jitlto.family(mini)  # type: ignore[arg-type]
-    options: Any = "-maxrregcount=64"
-    for ask in (mini.launcher, partial(mini.plan, arch="sm_90")):
-        with pytest.raises(TypeError, match="link options must be a dict, not str"):
-            ask(link_options=options, data_type="float", op_name="twice")
-
-
-@pytest.mark.parametrize("given", [b"mini.fragdb", 3, ["mini.fragdb"]], ids=["bytes", "number", "list"])
-def test_what_is_no_database_is_said(given: Any) -> None:
-    with pytest.raises(TypeError, match="must be a path or a FragmentDatabase"):
-        jitlto.load("mini", given)
 
 
 COLD = """

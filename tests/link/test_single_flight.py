@@ -27,22 +27,6 @@ def flights() -> SingleFlight:
     return SingleFlight()
 
 
-def test_different_keys_are_computed_at_the_same_time(flights: SingleFlight) -> None:
-    # Passes only when all four are inside their computation together.
-    together = threading.Barrier(4)
-
-    def make(key: int) -> Callable[[], int]:
-        def compute() -> int:
-            together.wait(timeout=10)
-            return key
-
-        return compute
-
-    with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(run, flights, key, make(key)) for key in range(4)]
-        assert [future.result(10)[0] for future in futures] == [0, 1, 2, 3]
-
-
 def test_a_computation_that_asks_for_itself_does_not_wait_for_itself(flights: SingleFlight) -> None:
     assert run(flights, "key", lambda: run(flights, "key", lambda: 7)[0]) == (7, None)
 

@@ -71,11 +71,6 @@ def altered(source: Path, target: Path, change: Callable[[Image], Image | None])
     return KernelFamily("mini", FragmentDatabase(target))
 
 
-@pytest.fixture
-def plan(mini: KernelFamily) -> Plan:
-    return mini.plan(arch="sm_90", **TWICE)
-
-
 # --- what a plan says ---
 
 

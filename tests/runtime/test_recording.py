@@ -32,8 +32,7 @@ _CHOSEN = {"data_type": "float", "op_name": "twice"}
 
 _text = st.text(max_size=20)
 _given = st.one_of(
-    st.tuples(_text, _text, st.none()),
-    st.tuples(_text, _text, st.just(InputKind.PTX)),
+    st.tuples(_text, _text.map(str.encode), st.none()),
     st.tuples(_text, st.binary(max_size=40), st.sampled_from(InputKind)),
 )
 _used = st.builds(

@@ -16,7 +16,7 @@ import pytest
 
 import jitlto
 from jitlto.base.config import Config
-from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
+from jitlto.base.errors import JitltoError, RegistryError
 from jitlto.base.files import digest_of
 from jitlto.frameworks.parts import REQUIRED
 from jitlto.launch.dispatcher import Dispatcher
@@ -256,21 +256,6 @@ def test_operators_are_declared_again(family: KernelFamily) -> None:
     assert made.arguments[1].default is REQUIRED
     assert copy.deepcopy(operator) is operator
     assert copy.deepcopy(operator.arguments)[1].default is REQUIRED
-
-
-# --- databases ---
-
-
-def test_databases_are_opened_again(family: KernelFamily, tuned_path: Path) -> None:
-    database = family.database
-    assert copy.deepcopy(database) is database
-    with send(database) as made:
-        assert (made.digest, made.location) == (database.digest, database.location)
-    sent = pickle.dumps(database)
-    shutil.copy(tuned_path, family.location)
-    with raises(DatabaseError, "database-replaced", where=str(family.location)) as caught:
-        pickle.loads(sent)  # noqa: S301 - our own bytes
-    assert caught.value.hint
 
 
 @pytest.mark.gpu

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from pathlib import Path
 
@@ -28,12 +27,6 @@ def backend(store_url: str) -> Backend:
 def settings(tmp_path: Path) -> Config:
     """Of a user with an empty cache."""
     return Config.read({"JITLTO_CACHE_DIR": str(tmp_path / "cache")})
-
-
-@pytest.fixture
-def database(mini_path: Path, tmp_path: Path) -> Path:
-    """A database without packs."""
-    return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
 
 
 def _refuse_stores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +64,7 @@ def test_a_copy_that_was_cut_off_is_fetched_again(
     else:
         os.truncate(path, 0 if damage == "empty" else 5000)
     assert copy_of(address, settings).read_bytes() == database.read_bytes()
-    assert len(kept_databases(settings)[1].databases()) == 1
+    assert kept_databases(settings)[1].usage().entries == {"databases": 1}
 
 
 def test_what_is_no_database_leaves_nothing(backend: Backend, tmp_path: Path, settings: Config) -> None:

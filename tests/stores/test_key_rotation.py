@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.stores import entry
 from tests.support.shared_stores import KeyPair, opened, signed, trust
 
 KEY = hashlib.sha256(b"plan").hexdigest()
@@ -55,14 +54,6 @@ def test_a_key_is_replaced_by_another_without_a_gap(tmp_path: Path) -> None:
     assert get(store | signed(signers)) == b"kernel"
 
 
-def test_a_directory_needs_no_signatures_unless_they_are_asked_for(tmp_path: Path) -> None:
-    store = store_in(tmp_path / "store")
-    put(store, b"kernel")
-    assert get(store) == b"kernel"
-    key = KeyPair.create(tmp_path / "key")
-    assert get(store | signed(trust(tmp_path / "signers", key))) is None
-
-
 def test_a_directory_that_everybody_may_write_to_is_not_read_unless_it_is_trusted_by_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -76,16 +67,6 @@ def test_a_directory_that_everybody_may_write_to_is_not_read_unless_it_is_truste
     key = KeyPair.create(tmp_path / "key")
     put(store | signed(trust(tmp_path / "signers", key), key), b"signed kernel", "ab" * 32)
     assert get(store | signed(tmp_path / "signers"), "ab" * 32) == b"signed kernel"
-
-
-def test_an_entry_holds_nothing_but_its_name_its_payload_and_its_signature(tmp_path: Path) -> None:
-    key, store = KeyPair.create(tmp_path / "key"), store_in(tmp_path / "store")
-    put(store | signed(trust(tmp_path / "signers", key), key), b"kernel")
-    (written,) = (path for path in (tmp_path / "store").rglob("*") if path.is_file())
-    assert written.read_bytes() == entry.encode("kernels", KEY, b"kernel", key.signing)  # signatures are deterministic
-    unsigned = len(entry.encode("kernels", KEY, b"kernel", None))
-    assert unsigned == 15 + 2 + 2 + 2 + 8 + 32 + len(f"kernels/{KEY}kernel")
-    assert written.stat().st_size == unsigned + 32 + 64
 
 
 def test_without_a_private_key_nothing_is_written_where_signatures_are_needed(

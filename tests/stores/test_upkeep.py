@@ -143,20 +143,6 @@ def test_keys_are_examined_where_signatures_count(tmp_path: Path) -> None:
         assert word in said
 
 
-def test_a_directory_is_examined_as_programs_see_it(tmp_path: Path) -> None:
-    """One that everybody may write to is not read by them, and none is made."""
-    (directory := tmp_path / "store").mkdir()
-    directory.chmod(0o777)
-    address = parse_store(directory.as_uri())
-    (_, remedy), (_, nothing) = upkeep.examine(address, config())
-    assert "JITLTO_STORE_TRUST" in (remedy or "")
-    assert nothing is None
-    ((_, remedy),) = upkeep.examine(parse_store((tmp_path / "none").as_uri()), config())
-    assert remedy
-    assert not (tmp_path / "none").exists()
-    assert [remedy for _, remedy in upkeep.examine(address, CHECKSUM)] == [None]
-
-
 def test_it_is_measured_by_kind_with_dates(dated: DatedStore) -> None:
     dated.entry(1, 5)
     dated.entry(2, 3, size=7)

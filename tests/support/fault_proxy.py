@@ -1,6 +1,6 @@
 """A process between clients and an S3 or HTTP server that adds latency, bandwidth and faults, and counts requests.
 
-``python -m tests.support.fault_proxy [--to PORT] [--tls DIRECTORY]`` prints its port and then reads commands from
+``python -m tests.support.fault_proxy [--to PORT]`` prints its port and then reads commands from
 standard input, one JSON object a line (see :class:`Conditions`), each of which it answers with its counters, and ends
 with its input. Without ``--to`` it holds a bucket in memory.
 """
@@ -13,12 +13,10 @@ import base64
 import json
 import os
 import socket
-import ssl
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tests.support.http_server import Message, read_message, reply
@@ -61,10 +59,9 @@ Answer = Callable[[Message], Awaitable[Message]]
 class Proxy:
     """The server; one a process."""
 
-    def __init__(self, answer: Answer, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, answer: Answer) -> None:
         self.conditions = Conditions()
         self._answer = answer
-        self._tls = tls
         self._server: asyncio.Server | None = None
         self._port = 0
         self._open: set[asyncio.StreamWriter] = set()
@@ -76,7 +73,7 @@ class Proxy:
     async def listen(self) -> int:
         """Listen, on the port of the last time if there was one."""
         self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", self._port, ssl=self._tls, limit=1 << 20, backlog=1024, reuse_address=True
+            self._serve, "127.0.0.1", self._port, limit=1 << 20, backlog=1024, reuse_address=True
         )
         self._port = self._server.sockets[0].getsockname()[1]
         return self._port
@@ -244,14 +241,8 @@ def forward_to(port: int) -> Answer:
     return answer
 
 
-def _tls_context(directory: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(Path(directory) / "certificate.pem", Path(directory) / "key.pem")
-    return context
-
-
-async def _main(to: int, tls: str) -> None:
-    proxy = Proxy(forward_to(to) if to else MemoryBucket().answer, _tls_context(tls) if tls else None)
+async def _main(to: int) -> None:
+    proxy = Proxy(forward_to(to) if to else MemoryBucket().answer)
     print(await proxy.listen(), flush=True)
     commands = asyncio.StreamReader(limit=1 << 26)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
@@ -263,6 +254,4 @@ async def _main(to: int, tls: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--to", type=int, default=0, help="port of the server behind")
-    parser.add_argument("--tls", default="", help="directory of certificate.pem and key.pem")
-    arguments = parser.parse_args()
-    asyncio.run(_main(arguments.to, arguments.tls))
+    asyncio.run(_main(parser.parse_args().to))

@@ -346,7 +346,7 @@ def _pack(ground: Ground, data: bytes) -> None:
         find_chosen(packs.beside(database), _REQUEST)
     for pack in packs.beside(database):
         for digest in ground.kernels:
-            pack.find(digest)
+            pack.get(KERNELS, digest)
     for digest in ground.kernels:
         KernelCache(None).find(digest, database)
 
@@ -476,7 +476,7 @@ def _cubin(ground: Ground, data: bytes) -> None:
 
 
 def _recorded() -> bytes:
-    request = recording.Request("mini", None, {"data_type": "float"}, ("mini/op[]",), (("x", "int f();", None),))
+    request = recording.Request("mini", None, {"data_type": "float"}, ("mini/op[]",), (("x", b"int f();", None),))
     return recording.UsedPlan(request, Architecture(90)).to_line()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import json
 import re
 import resource
@@ -114,39 +112,6 @@ def nobody_accepts(_: Path) -> Iterator[dict[str, str]]:
             other.close()
 
 
-@contextmanager
-def unknown_certificate(directory: Path) -> Iterator[dict[str, str]]:
-    """The server's certificate is signed by itself."""
-    self_signed(directory)
-    with fault_proxy(None, tls=directory) as proxy:
-        yield proxy.environment
-
-
-@contextmanager
-def no_tls(_: Path) -> Iterator[dict[str, str]]:
-    """The server behind https:// speaks http://."""
-    with fault_proxy(None) as proxy:
-        yield proxy.environment | {"AWS_ENDPOINT_URL": proxy.endpoint.replace("http:", "https:")}
-
-
-def self_signed(directory: Path) -> None:
-    """Make a certificate of 127.0.0.1 that nobody trusts."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
-    certificate = builder.add_extension(address, critical=False).sign(key, hashes.SHA256())
-    (directory / "certificate.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    formats = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    (directory / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *formats))
-
-
 #: Each fault by its name.
 FAULTS: dict[str, Store] = {
     "nobody listens": proxied(fault="refuse"),
@@ -158,12 +123,9 @@ FAULTS: dict[str, Store] = {
     "cut in the middle": proxied(fault="drop"),
     "403": proxied(fault="status", status=403),
     "429": proxied(fault="status", status=429),
-    "500": proxied(fault="status", status=500),
     "503": proxied(fault="status", status=503),
     "HTML": proxied(fault="html"),
     "empty": proxied(fault="empty"),
     "no HTTP": proxied(fault="garbage"),
     "unknown host": unknown_host,
-    "unknown certificate": unknown_certificate,
-    "no TLS": no_tls,
 }

@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -36,13 +35,12 @@ class Server:
     """An S3 server on a port of this machine."""
 
     port: int
-    scheme: str = "http"
     bucket: str = field(default_factory=lambda: f"bucket-{uuid.uuid4().hex[:12]}")
 
     @property
     def endpoint(self) -> str:
         """The address of the server."""
-        return f"{self.scheme}://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def url(self) -> str:
@@ -139,13 +137,11 @@ def s3_server() -> Iterator[Server]:
 
 
 @contextmanager
-def fault_proxy(behind: Server | None, *, tls: Path | None = None) -> Iterator[Proxy]:
-    """A proxy in front of a server, or of a bucket in memory; ``tls``: the directory of its certificate and key."""
+def fault_proxy(behind: Server | None) -> Iterator[Proxy]:
+    """A proxy in front of a server, or of a bucket in memory."""
     arguments = ["--to", str(behind.port)] if behind is not None else []
-    arguments += ["--tls", str(tls)] if tls is not None else []
     with _process("-m", "tests.support.fault_proxy", *arguments) as (process, port):
-        scheme = "https" if tls is not None else "http"
-        proxy = Proxy(port, scheme, behind.bucket) if behind else Proxy(port, scheme)
+        proxy = Proxy(port, behind.bucket) if behind else Proxy(port)
         object.__setattr__(proxy, "_process", process)
         yield proxy
 

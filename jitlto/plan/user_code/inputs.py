@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 from msgspec import Struct
 
@@ -17,16 +16,17 @@ from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.declarations import find_conflicts
 from jitlto.compile.headers import name_source
 from jitlto.compile.sides import explain
-from jitlto.cuda import nvfatbin, nvjitlink, ptx, toolkit
+from jitlto.cuda import nvfatbin, nvjitlink, ptx
 from jitlto.cuda.compatibility import LinkTarget, can_link_for, linkable_architectures, ltoir_links, runs_on
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.plan.supplied import UserSymbols
-from jitlto.plan.user_code.compilation import ENTRIES, compile_once
+from jitlto.plan.user_code.compilation import compile_once
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Symbol, SymbolKind
-from jitlto.record.headers import Source, interfaces_first
+from jitlto.record.headers import interfaces_first
 
+_STUB = Architecture(75)  # of stubs, which link for every later one
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
 
@@ -162,13 +162,13 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
         raise
 
 
-def from_ptx(data: bytes | str, name: str) -> UserInput:
+def from_ptx(data: bytes, name: str) -> UserInput:
     """Take relocatable PTX, and read the symbols that it provides and requires.
 
     Raises:
         PlanError: If it is not PTX.
     """
-    text = (data if isinstance(data, str) else data.decode("utf-8", "replace")).rstrip("\0")
+    text = data.decode("utf-8", "replace").rstrip("\0")
     try:
         module = ptx.parse_ptx(text)
     except Exception as error:
@@ -191,7 +191,7 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
     Raises:
         PlanError: If nvJitLink cannot read it.
     """
-    item = LinkInput(kind, bytes(data), name)
+    item = LinkInput(kind, data, name)
     module = _read_ltoir(item, wanted, store) if kind in (InputKind.LTOIR, InputKind.FATBIN) else None
     if module is None:
         symbols, modes = UserSymbols(name, (), (), opaque=True), ["lto", "ptx"]
@@ -226,20 +226,8 @@ def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:
     uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(names))
     name = f"jitlto_stub_{hashlib.sha256(declarations.encode()).hexdigest()[:16]}"  # several go into one link
     text = f'{declarations}extern "C" __global__ void {name}(void** out) {{\n{uses}}}\n'
-    return LinkInput(InputKind.LTOIR, _compile_stub(text.encode(), store), "stub")
-
-
-@lru_cache(maxsize=256)
-def _compile_stub(text: bytes, store: CacheDir | None) -> bytes:
-    key = hashlib.sha256(f"{toolkit.build_id('nvrtc')} {hashlib.sha256(text).hexdigest()}".encode()).hexdigest()
-    data = store.get(ENTRIES, key) if store else None
-    if data is None:
-        step = nvrtc.Step.from_options("ltoir", Architecture(75), ())
-        data = nvrtc.run_step(Source(text, {}), step).data
-        if store:
-            store.put(ENTRIES, key, data)
-            store.prune_if_due()
-    return data
+    made = compile_once(text.encode(), (), _STUB, (), store)
+    return LinkInput(InputKind.LTOIR, made.ltoir[_STUB], "stub")
 
 
 def _read_ltoir(item: LinkInput, wanted: Sequence[Symbol], store: CacheDir | None) -> ptx.Module | None:

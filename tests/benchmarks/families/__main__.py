@@ -4,7 +4,6 @@ python -m tests.benchmarks.families --output docs/benchmarks
 python -m tests.benchmarks.families --output /tmp/try --small --only fft
 
 modes       kernel time: LTO, whole program, separate compilation, mixed, pointers
-ivf_flat    queries per second of the index against brute force
 fft         transforms against cuFFT, alone and between element-wise kernels
 first_call  from the first call to a kernel ready to launch
 shipped     bytes of a database against cubins of all kernels
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from tests.benchmarks import script
 
-PARTS = ("modes", "ivf_flat", "fft", "first_call", "shipped")
+PARTS = ("modes", "fft", "first_call", "shipped")
 _LIMIT = 540  # seconds for a part
 
 

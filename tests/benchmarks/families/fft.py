@@ -202,43 +202,25 @@ def plots(result: Result) -> dict[str, str]:
     return {"": _plot_callbacks(rows), **{_NAMES[each]: _plot_types(rows, each) for each in _NAMES}}
 
 
-def _speed_up(row: dict[str, Any]) -> svg.Value:
-    return svg.Value.faster(row["milliseconds"], "jitlto", "cuFFT")
-
-
 def _plot_callbacks(rows: list[dict[str, Any]]) -> str:
     plain = [r for r in rows if (r["kind"], r["direction"], r["data_type"]) == ("c2c", "forward", "float")]
-    sizes = [str(2**n) for n in range(1, 14)]
     series = {"alone": "identity", "with a window before and a scale after": "window"}
-    values = [
-        [
-            next(
-                (_speed_up(r) for r in plain if (r["size"], r["load"]) == (size, load)),
-                None,
-            )
-            for size in sizes
-        ]
-        for load in series.values()
-    ]
-    return svg.lines(
-        "Complex transforms in float: how many times as fast as cuFFT", list(series), sizes, values,
-        "time of cuFFT (and element-wise kernels) / time of jitlto, by size; lines: quartiles", reference=1.0,
-    )  # fmt: skip
+    title = "Complex transforms in float: how many times as fast as cuFFT"
+    return _plot(title, plain, "load", series)
 
 
 def _plot_types(rows: list[dict[str, Any]], data_type: str) -> str:
-    series = {"complex": "c2c", "real to complex": "r2c", "complex to real": "c2r"}
-    alone = {
-        (r["kind"], int(r["size"])): r
-        for r in rows
+    alone = [
+        r for r in rows
         if r["data_type"] == data_type and r["load"] == "identity" and r["direction"] == _FORWARD[r["kind"]]
-    }
-    values = [
-        [_speed_up(alone[kind, size]) if (kind, size) in alone else None for size in reference.SIZES]
-        for kind in series.values()
-    ]
-    return svg.lines(
-        f"Transforms in {_NAMES[data_type]}: how many times as fast as cuFFT", list(series),
-        [str(size) for size in reference.SIZES], values,
-        "time of cuFFT / time of jitlto, by size; lines: quartiles", reference=1.0,
-    )  # fmt: skip
+    ]  # fmt: skip
+    series = {"complex": "c2c", "real to complex": "r2c", "complex to real": "c2r"}
+    return _plot(f"Transforms in {_NAMES[data_type]}: how many times as fast as cuFFT", alone, "kind", series)
+
+
+def _plot(title: str, rows: list[dict[str, Any]], by: str, series: dict[str, str]) -> str:
+    found = {(row["size"], row[by]): svg.Value.faster(row["milliseconds"], "jitlto", "cuFFT") for row in rows}
+    sizes = [str(size) for size in reference.SIZES]
+    groups = [svg.Group(size, [found.get((size, each)) for each in series.values()]) for size in sizes]
+    unit = "time of cuFFT (and element-wise kernels) / time of jitlto, by size; lines: quartiles"
+    return svg.bars(title, list(series), groups, unit, reference=1.0)

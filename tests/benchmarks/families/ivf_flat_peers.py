@@ -2,18 +2,12 @@
 
 ``python -m tests.benchmarks.families.ivf_flat_peers`` needs a GPU; without cuVS it measures jitlto alone. Both build an
 index with the same number of lists and default settings, and search it at the fewest probes, of those tried, that reach
-a recall of 0.95. The host times it until the device has done. They take turns, call by call. Before that, fresh
-processes build and search, with nothing in CuPy's cache.
+a recall of 0.95. The host times it until the device has done. They take turns, call by call.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,11 +18,9 @@ import numpy as np
 from jitlto.build.pipeline import build
 from tests.benchmarks import script, svg
 from tests.benchmarks.families.databases import declared, free_memory
-from tests.benchmarks.families.ivf_flat import clustered, exact
 from tests.benchmarks.script import Options, Result
 from tests.benchmarks.timing import in_turn, summaries, wall_milliseconds
-from tests.support.ivf_flat_reference import recall
-from tests.support.process import ROOT
+from tests.support.ivf_flat_reference import DTYPES, recall
 
 _TYPES = ("float", "__half", "int8_t")
 _BATCHES = (1, 10, 100, 300, 1000, 10_000)
@@ -93,8 +85,8 @@ def _measure(data_type: str, n: int, n_lists: int, rounds: int, database: Path) 
     """
     import cupy as cp
 
-    dataset, queries = clustered(n, max(_BATCHES) * 2, data_type)
-    truth = exact(dataset, queries[:1000])
+    dataset, queries = _clustered(n, max(_BATCHES) * 2, data_type)
+    truth = _exact(dataset, queries[:1000])
     sides: dict[str, tuple[Search, int]] = {}
     built: dict[str, Any] = {}
     for name in (name for name in _SIDES if find_spec(name)):
@@ -124,58 +116,44 @@ def _measure(data_type: str, n: int, n_lists: int, rounds: int, database: Path) 
     return {"data_type": data_type, "indexes": built, "rows": rows}
 
 
-def fresh(n: int, n_lists: int, database: Path, directory: Path) -> dict[str, Any]:
-    """Times of fresh processes in milliseconds.
-
-    The first of jitlto's link, the others find kernels on the disk. Those with a pack find them there alone; it is made
-    of what the first used.
-    """
+def _clustered(n: int, m: int, data_type: str) -> tuple[Any, Any]:
+    """Vectors in clusters of about a hundred, and queries from the same clusters, in device memory."""
     import cupy as cp
 
-    dataset, _ = clustered(n, 1, "float")
-    np.save(directory / "build.npy", cp.asnumpy(dataset))
-    np.save(directory / "search.npy", cp.asnumpy(dataset[:1000]))
-    del dataset
-    free_memory()
-    used = directory / "used.jsonl"
+    dtype = DTYPES[data_type]
+    centres = cp.random.standard_normal((max(1, n // 100), _DIM), np.float32)
 
-    def measure(library: str, what: str, **variables: str) -> dict[str, float]:
-        with tempfile.TemporaryDirectory() as nothing:
-            own = _environment(library) | {"JITLTO_CACHE_DIR": nothing, "CUPY_CACHE_DIR": nothing} | variables
-            return _process(library, what, n_lists, database, directory, own)
+    def draw(count: int) -> Any:
+        rows = cp.empty((count, _DIM), dtype)
+        for begin in range(0, count, 1 << 18):
+            part = slice(begin, min(begin + (1 << 18), count))
+            chosen = cp.random.randint(0, len(centres), part.stop - begin)
+            noise = cp.random.standard_normal((part.stop - begin, _DIM), np.float32)
+            values = centres[chosen] + np.float32(0.6) * noise
+            if dtype.kind != "f":
+                limits = np.iinfo(dtype)
+                middle = 128 if data_type == "uint8_t" else 0
+                values = cp.clip(cp.rint(values * 30 + middle), limits.min, limits.max)
+            rows[part] = values.astype(dtype)
+        return rows
 
-    found: dict[str, list[dict[str, float]]] = {}
-    for library in (name for name in ("jitlto", "cuvs") if find_spec(name)):
-        for what, count in (("build", 3), ("search", 5)):
-            kept = {"JITLTO_CACHE_DIR": str(directory / f"cache_{what}")}
-            if library == "jitlto":
-                found[f"{library}: {what}, linked"] = [measure(library, what, **kept, JITLTO_RECORD=str(used))]
-            found[f"{library}: {what}"] = [measure(library, what, **kept) for _ in range(count)]
-    command = [sys.executable, "-m", "jitlto", "warm", str(used), "--db", str(database)]
-    command += ["-o", str(database.with_suffix(".pack"))]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_environment("jitlto"), cwd=ROOT)
-    for what in ("build", "search"):
-        found[f"jitlto: {what}, with a pack"] = [measure("jitlto", what) for _ in range(3)]
-    return found
+    return draw(n), draw(m)
 
 
-def _environment(library: str) -> dict[str, str]:
-    """Return the environment of a process; a newer nvJitLink, which cuVS may need to be loaded before, is not ours."""
-    return {n: value for n, value in os.environ.items() if library != "jitlto" or n != "LD_PRELOAD"}
+def _exact(dataset: Any, queries: Any) -> np.ndarray[Any, Any]:
+    """The true neighbours, in float64."""
+    import cupy as cp
 
-
-def _process(
-    library: str, what: str, n_lists: int, database: Path, directory: Path, environment: dict[str, str]
-) -> dict[str, float]:
-    """Times of one process."""
-    module = "tests.benchmarks.families.ivf_flat_process"
-    data, saved = str(directory / f"{what}.npy"), str(directory / "index")
-    command = [sys.executable, "-m", module, library, what, str(database), data, saved, str(n_lists), "10"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the process failed: {done.stderr[-1500:]}")
-    times: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return times
+    wanted = queries.astype(cp.float64)
+    parts = []
+    for begin in range(0, len(dataset), 1 << 16):
+        rows = dataset[begin : begin + (1 << 16)].astype(cp.float64)
+        distances = (rows * rows).sum(axis=1) - 2 * (wanted @ rows.T)
+        places = cp.argpartition(distances, _K, axis=1)[:, :_K]
+        parts.append((cp.take_along_axis(distances, places, axis=1), places + begin))
+    distances, ids = (cp.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+    order = cp.argsort(distances, axis=1)[:, :_K]
+    return np.asarray(cp.asnumpy(cp.take_along_axis(ids, order, axis=1)))
 
 
 def measure(options: Options) -> Result:
@@ -183,7 +161,6 @@ def measure(options: Options) -> Result:
     result: Result = {"vectors": n, "dim": _DIM, "lists": n_lists, "k": _K}
     database = options.place / "ivf_flat_batch.fragdb"
     build([declared("ivf_flat_batch")], database)
-    result["fresh processes, milliseconds"] = fresh(n, n_lists, database, options.place)
     result["types"] = []
     for data_type in _TYPES:
         result["types"].append(_measure(data_type, n, n_lists, options.rounds, database))
@@ -196,11 +173,13 @@ def plots(result: Result) -> dict[str, str]:
     types = result["types"]
     if not all("cuvs" in each["indexes"] for each in types):
         return {}
-    values = [[svg.Value.faster(row["milliseconds"], "jitlto", "cuvs") for row in each["rows"]] for each in types]
+    groups = [
+        svg.Group(f"batch {rows[0]['batch']:,}", [svg.Value.faster(r["milliseconds"], "jitlto", "cuvs") for r in rows])
+        for rows in zip(*(each["rows"] for each in types), strict=True)
+    ]
     title = "Index of a million vectors: queries a second, against cuVS"
-    unit = "queries a second of jitlto / of cuVS at a recall of 0.95, by batch; lines: quartiles"
-    series, places = [each["data_type"].strip("_") for each in types], [f"{batch:,}" for batch in _BATCHES]
-    return {"": svg.lines(title, series, places, values, unit, reference=1.0)}
+    unit = "queries a second of jitlto / of cuVS at a recall of 0.95; lines: quartiles"
+    return {"": svg.bars(title, [each["data_type"].strip("_") for each in types], groups, unit, reference=1.0)}
 
 
 if __name__ == "__main__":

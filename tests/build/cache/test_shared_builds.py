@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from jitlto.build.execution.workers import ProcessExecutor
 from tests.support.families import MINI, write_family
 from tests.support.process import Result, python
 from tests.support.store_server import Proxy, fault_proxy, s3_server
@@ -20,12 +19,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timing]
 
 FRAGMENTS = 6
 PATIENCE = {"JITLTO_STORE_PATIENCE": "5"}  # this machine may be busy
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[ProcessExecutor]:
-    with ProcessExecutor(2) as pool:
-        yield pool
 
 
 @pytest.fixture(scope="module")

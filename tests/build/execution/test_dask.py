@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -154,13 +153,14 @@ def other(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_worker_with_a_different_jitlto_or_none_is_rejected_at_once(bare: Any, other: Path, tmp_path: Path) -> None:
-    names = "worker tcp://", "has jitlto 0.0.7", f"client has jitlto {jitlto.__version__}"
-    with _Worker(bare, other), raises(ToolchainError, "toolchain-worker-version", *names, hint="same jitlto"):
-        connect(url(bare))
+def test_a_worker_with_a_different_jitlto_or_none_is_an_error(bare: Any, other: Path, tmp_path: Path) -> None:
     (tmp_path / "none" / "jitlto").mkdir(parents=True)
     (tmp_path / "none" / "jitlto" / "__init__.py").write_text("raise ImportError('no jitlto here')")
-    with _Worker(bare, tmp_path / "none"), raises(ToolchainError, "toolchain-worker", "worker tcp://"):
+    with _Worker(bare, other), connected(bare) as executor:
+        names = "has jitlto 0.0.7", f"client has jitlto {jitlto.__version__}"
+        with raises(ToolchainError, "toolchain-worker-version", *names, hint="same jitlto"):
+            transport.result_of(transport.submit(executor, jobs(1)[0], compile_job))
+    with _Worker(bare, tmp_path / "none"), raises(ToolchainError, "toolchain-worker", "no jitlto here"):
         connect(url(bare))
 
 
@@ -178,28 +178,6 @@ def test_an_unreachable_address_is_an_error_at_once() -> None:
             with raises(BuildError, "build-cluster-unreachable", where=address):
                 connect(f"dask://{address}")
         assert time.monotonic() - begin < 15
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.6\r\n", b""])
-def test_a_program_that_is_not_a_scheduler_is_an_error_in_bounded_time(
-    greeting: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("jitlto.build.execution.dask._PATIENCE", 1)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def greet() -> None:
-            connection, _ = server.accept()
-            with connection, contextlib.suppress(ConnectionError):
-                connection.sendall(greeting)
-                connection.recv(1)
-
-        thread = threading.Thread(target=greet)
-        thread.start()
-        with raises(BuildError, "build-cluster-unreachable"):
-            connect(f"dask://127.0.0.1:{server.getsockname()[1]}")
-        thread.join(timeout=10)
-        assert not thread.is_alive()
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from jitlto.base.errors import CompileError, JitltoError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.failures import FailedFragmentsError
-from jitlto.build.interface_compiler import Answer
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
@@ -32,12 +31,6 @@ from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
 
 KILLS = int(os.environ.get("JITLTO_TEST_KILLS", "5"))
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[ProcessExecutor]:
-    with ProcessExecutor(2) as pool:
-        yield pool
 
 
 @pytest.fixture
@@ -167,35 +160,12 @@ def test_damaged_entries_are_made_again(make: Make, cache: Cache) -> None:
 WRONG = changed(op__cu__jinja=MINI["op.cu.jinja"].replace("{{expr}}", "no_such_name + {{expr}}"))
 
 
-class OneFails(Executor):
-    """Its second job fails, and no other ever ends."""
-
-    def __init__(self) -> None:
-        self.submitted: list[Future[Any]] = []
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.submitted.append(Future())
-        if len(self.submitted) == 2:
-            self.submitted[1].set_exception(CompileError("no", log="x.cu(1): error: no"))
-        if len(self.submitted) > 6:  # whether an interface is to blame
-            self.submitted[-1].set_result(Answer())
-        return self.submitted[-1]
-
-
-@pytest.mark.slow
-def test_the_first_failure_ends_a_build_at_once(make: Make) -> None:
-    pool = OneFails()
-    with raises(CompileError, None, "x.cu(1): error: no", "(group "):
-        make(MINI, executor=pool, cache=None)
-    assert [future.cancelled() for future in pool.submitted[:6]] == [True, False, *[True] * 4]  # not awaited
-
-
 @pytest.mark.slow
 def test_keep_going_compiles_the_rest_and_reports_by_cause(make: Make) -> None:
     with raises(FailedFragmentsError, None, "4 of 6 fragments") as caught:
         make(WRONG, keep_going=True)
     assert isinstance(caught.value, FailedFragmentsError)
-    assert len(caught.value.failures) == 1
+    assert len(caught.value.causes) == 1
     assert make(MINI).compiled == 4  # the kernels were kept
 
 

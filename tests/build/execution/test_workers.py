@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -101,19 +100,6 @@ def test_unpicklable_values_are_errors_and_kill_no_worker() -> None:
         with pytest.raises((AttributeError, TypeError)):
             pool.submit(lambda: 1).result(timeout=60)
         assert pool.submit(os.getpid).result(timeout=60) == pid
-
-
-@pytest.mark.slow
-def test_workers_have_what_was_loaded_before_they_were_forked() -> None:
-    with ProcessExecutor(1) as pool:
-        pool.preload(divmod, 1, 0)  # whoever needs it will say what is wrong
-        pool.preload(__import__, "wave")
-        assert pool.submit(_is_loaded, "wave").result(timeout=60)
-        assert not pool.submit(_is_loaded, "chunk").result(timeout=60)
-
-
-def _is_loaded(name: str) -> bool:
-    return name in sys.modules
 
 
 def test_sockets_are_closed_also_that_to_a_process_that_was_killed() -> None:

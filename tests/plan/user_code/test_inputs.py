@@ -21,7 +21,6 @@ from jitlto.base.errors import (
     MissingProviderError,
     PlanError,
     ToolchainError,
-    UnresolvedSymbolError,
 )
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvcc
@@ -341,24 +340,6 @@ def test_ltoir_alone_serves_no_link_without_lto(planner: Planner) -> None:
     ):
         with raises(LinkError, "link-needs-lto", "mine"):
             add().plan(link_mode="ptx").link("sm_90")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["lto", "ptx"])
-@pytest.mark.parametrize("kind", ["cubin", "fatbin", "fatbin of PTX"])
-def test_what_is_not_ltoir_replaces_a_group_and_stays_a_call(planner: Planner, mode: str, kind: str) -> None:
-    def made(text: str) -> bytes:
-        if kind == "fatbin of PTX":
-            return fatbin_of(ptx=compiled(text).ptx)
-        return in_a_fatbin(relocatable_cubin(text)) if kind == "fatbin" else relocatable_cubin(text)
-
-    def plan(text: str) -> Plan:
-        return copy(planner).add_binary(made(text), kind.split()[0]).plan(arch="sm_90", link_mode=mode)
-
-    assert [str(f.key) for f in plan(ALONE).fragments] == ["mini/kern[data_type=float]"]
-    assert compiled(ALONE).module.provides[0].name.encode() in plan(ALONE).link().cubin
-    with raises(UnresolvedSymbolError, None, "mini::op<float>(float)"):
-        plan("__device__ float other(float a) { return a; }").link()
 
 
 @pytest.mark.slow
