@@ -7,7 +7,7 @@ messages are compared.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
@@ -17,6 +17,8 @@ from jitlto.base.mangling import base_name
 from jitlto.record.check_result import Cause, Place
 
 T = TypeVar("T")
+
+_MOST_IN_FULL, _MOST_PLACES = 10, 3
 
 _WORD = re.compile(r"[^\W\d_]+")
 _MANGLED = re.compile(r"\b_Z\w+")
@@ -38,6 +40,7 @@ class Kind(StrEnum):
     SUPPLIED = "supplied"  # function, by callers at run time: not a failure
     DEFINITION = "definition"  # of an inline function, different in two fragments of a kernel
     UNCOMPARED = "uncompared"  # inline functions of a family: not a failure
+    COMPILE = "compile"  # of a fragment
     LINK = "link"  # that nvJitLink cannot do
     CALL = "call"  # of an operator, which chooses no kernel or does not fit it
 
@@ -101,11 +104,29 @@ def group_by_cause(
 def group_findings(findings: Sequence[Finding]) -> tuple[Cause, ...]:
     """Group findings by cause, the most frequent first; the first of a cause represents it."""
     values = [value for finding in findings for value in finding.configuration.values()]
-    return tuple(map(_cause, group_by_cause(findings, lambda each: ((each.kind, each.code), each.message), values)))
+    return tuple(map(cause_of, group_by_cause(findings, lambda each: ((each.kind, each.code), each.message), values)))
 
 
-def _cause(findings: Sequence[Finding]) -> Cause:
+def cause_of(findings: Sequence[Finding]) -> Cause:
+    """Return the cause of some findings; the first represents it."""
     first = findings[0]
     archs = tuple(dict.fromkeys(finding.arch for finding in findings if finding.arch))
     places = tuple(Place(f.subject, dict(f.configuration), f.arch, f.message) for f in findings)
     return Cause(first.kind, archs, first.message, first.hint, first.log, places, len(findings), first.code)
+
+
+def describe_causes(what: str, causes: Iterable[Cause]) -> str:
+    """Return the text of an error: what failed, and each cause, the first few in full."""
+    return "\n".join([what, *(line for number, cause in enumerate(causes, 1) for line in _describe(number, cause))])
+
+
+def _describe(number: int, cause: Cause) -> Iterator[str]:
+    first = cause.message.partition("\n")[0]
+    yield f"\n{number}. {cause.message if number <= _MOST_IN_FULL else first} [{cause.code}]"
+    if cause.hint and number <= _MOST_IN_FULL:
+        yield f"   {cause.hint}"
+    for place in cause.at[:_MOST_PLACES]:
+        values = " ".join(f"{name}={value}" for name, value in place.configuration.items())
+        yield f"   at {place.subject.partition('[')[0]}: {values}".rstrip(": ")
+    if cause.count > _MOST_PLACES:
+        yield f"   and {cause.count - _MOST_PLACES} more"

@@ -30,7 +30,7 @@ def wisdom(files: tuple[Path, ...], output: Path | None) -> None:
     for entry in found.entries:
         chosen, count = entry.chosen, sum(trial.count for trial in entry.trials)
         problem = " ".join(f"{name}={value}" for name, value in (*entry.configuration, *entry.bucket))
-        evidence = f"{pluralize(len(entry.trials), 'variant')}, {pluralize(count, 'time')}, ties below {entry.band:.1%}"
+        evidence = f"{pluralize(len(entry.trials), 'variant')}, {pluralize(count, 'time')}"
         faster = f"{entry.speed_up:.2f} times as fast as the default"
         click.echo(f"{entry.family}/{entry.entry}  {problem}")
         click.echo(f"  {entry.device}")

@@ -14,12 +14,7 @@ from jitlto.base.errors import FamilyError, JitltoError
 from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
-from jitlto.families.family_rules import (
-    read_exclusions,
-    read_link,
-)
 from jitlto.families.tuning_rules import check_tune, read_tune
-from jitlto.record.family_record import Exclusion
 from jitlto.record.fragment import ImageKind, Role, is_name
 from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
 from jitlto.record.tuning import TuneRecord
@@ -46,7 +41,6 @@ class GroupDeclaration:
     syntax: str  # jinja or cmake
     shared: tuple[str, ...] = ()  # key parameters whose values may have the same source
     options: tuple[str, ...] = ()  # of the compiler, after the family's
-    exclude: tuple[Exclusion, ...] = ()  # combinations that it leaves out, and those that it is meant not to have
     architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
 
@@ -208,7 +202,6 @@ class _DeviceTable(msgspec.Struct, kw_only=True):
     syntax: Literal["jinja", "cmake"] | None = None
     options: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
-    exclude: tuple[dict[str, str], ...] = ()
 
 
 class _EntrypointTable(_DeviceTable, kw_only=True):
@@ -267,7 +260,7 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         if names.count(name) > 1:
             other = document.table("device").table(name)
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
-    link = read_link(document.table("link", required=False))
+    link = _read_link(document.table("link", required=False))
     uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
     include: dict[str, Path] = {}
     for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
@@ -345,6 +338,13 @@ def _used_path(path: Path) -> Path:
     return short if os.path.realpath(short) == os.path.realpath(path) else path
 
 
+def _read_link(table: TomlTable) -> LinkOptions:
+    try:
+        return LinkOptions.from_mapping(table.values)
+    except JitltoError as error:
+        raise table.error(error.what, error.hint, case="link-option") from None
+
+
 def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:
     name = table.name.partition(".")[2]
     if not is_name(name):
@@ -375,7 +375,6 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
         group.syntax or default_syntax,
         group.shared,
         group.options,
-        read_exclusions(table, group.exclude, group.key),
         parse_architectures(table, group.archs) if group.archs else (),
         read_tune(table.table("tune")) if entry and entry.tune is not None else None,
     )

@@ -104,8 +104,12 @@ class SharedStore:
         atexit.register(self.flush, _AT_EXIT, self._for_replies / 2)
 
     @classmethod
-    def from_config(cls, config: Config) -> SharedStore | None:
+    def from_config(cls, config: Config, patience: float = PATIENCE) -> SharedStore | None:
         """Return the store of ``JITLTO_STORE``, the same for the same settings; None if there is none.
+
+        Args:
+            config: May have a patience of its own.
+            patience: See the class.
 
         Raises:
             StoreError: If its address is malformed.
@@ -113,7 +117,7 @@ class SharedStore:
         if not config.store:
             return None
         address = parse_store(config.store, "JITLTO_STORE")
-        patience = PATIENCE if config.store_patience is None else config.store_patience
+        patience = patience if config.store_patience is None else config.store_patience
         trust = Trust.of(config, address)
         settings = (os.getpid(), address, trust, patience)
         if settings not in _by_settings:

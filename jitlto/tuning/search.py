@@ -16,9 +16,6 @@ from typing import TypeAlias
 from jitlto.base.errors import JitltoError
 from jitlto.record.tuning import Variant
 
-#: Times of each variant that a search which leaves nothing out would take; shares of time are of that.
-EXHAUSTIVE = 100
-
 _FAR = 2.0  # times as slow as the fastest: dropped after the first round
 _FIRST = 2  # times of each variant in the first round
 _ENOUGH = 8  # times of the last that are left
@@ -46,14 +43,6 @@ class Candidate:
         """The median, the lower one of two, because what disturbs a launch makes it longer."""
         return statistics.median_low(self.times)
 
-    @property
-    def spread(self) -> float:
-        """Half of the range between the quartiles, relative to the median."""
-        if len(self.times) < 2:
-            return 0.0
-        low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
-        return (high - low) / 2 / self.seconds
-
 
 @dataclass
 class Outcome:
@@ -61,25 +50,13 @@ class Outcome:
 
     Args:
         candidates: All that were timed, the default first.
-        rejected: Why variants cannot be used.
-        untried: How many variants were not timed.
+        rejected: Why variants cannot be used, or were not timed.
         is_complete: False if the budget ended the search.
     """
 
     candidates: list[Candidate]
     rejected: dict[Variant, str]
-    untried: int = 0
     is_complete: bool = True
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of device time that were measured."""
-        return sum(sum(each.taken) for each in self.candidates)
-
-    @property
-    def exhaustive(self) -> float:
-        """What timing all of them ``EXHAUSTIVE`` times would take, by their medians."""
-        return EXHAUSTIVE * sum(each.seconds for each in self.candidates)
 
 
 def search(
@@ -106,8 +83,9 @@ def search(
     outcome = Outcome([], {})
     for number, variant in enumerate(variants):
         if number and clock() >= end:
-            outcome.untried = len(variants) - number
-            break
+            outcome.rejected[variant] = "not timed: the budget was spent"
+            outcome.is_complete = False
+            continue
         try:
             candidate = Candidate(variant, prepare(variant))
         except JitltoError as error:

@@ -27,14 +27,10 @@ class TuneReport:
     Args:
         entry: The evidence, of which ``Entry.chosen`` is the answer.
         outcome: The search.
-        seconds: How long it took: linking, and all.
-        link_seconds: How long linking took.
     """
 
     entry: Entry
     outcome: Outcome
-    seconds: float
-    link_seconds: float
 
 
 def tune(
@@ -55,20 +51,19 @@ def tune(
     if measures is None:
         with Bench() as bench:
             return tune(family, problem, launch, results, measures=bench, budget=budget, save=save)
-    begin = time.monotonic()
+    end = time.monotonic() + budget
     asked = Problem.read(family, problem)
     variants = list(dict.fromkeys((asked.default().variant, *islice(asked.variants(), _MOST_VARIANTS + 1))))
     if len(variants) > _MOST_VARIANTS:
         raise TuningError(f"more than {_MOST_VARIANTS} variants", code="tuning-too-many", where=family.name)
 
     def link(variant: Variant) -> None:
-        if time.monotonic() < begin + budget:
+        if time.monotonic() < end:
             asked.link(variant)
 
     # Ahead and in parallel; what fails fails again below. Parameters may have no kernel together.
     kernels = {variant.parameters: variant for variant in variants}.values()
     missing = {v.parameters for _, v, error in run_parallel(link, kernels) if isinstance(error, PlanError)}
-    linked = time.monotonic()
     expected = _Results(measures, results, asked.record.tolerance, family.name)
 
     def prepare(variant: Variant) -> Callable[[], object]:
@@ -76,18 +71,15 @@ def tune(
         expected.check(lambda: launch(best, measures.stream), str(variant))
         return lambda: launch(best, measures.stream)
 
-    left = max(0.0, begin + budget - linked)
+    left = max(0.0, end - time.monotonic())
     existing = [variant for variant in variants if variant.parameters not in missing]
     outcome = search(existing, prepare, measures.time, budget=left, clock=time.monotonic)
-    trials = tuple(
-        Trial(each.variant, asked.launcher(each.variant).chosen.digest, each.seconds, each.spread, len(each.times))
-        for each in outcome.candidates
-    )
+    trials = tuple(Trial(each.variant, each.seconds, len(each.times)) for each in outcome.candidates)
     configuration = tuple(sorted(asked.configuration.items()))
     entry = Entry(family.name, asked.entry, configuration, asked.bucket, devices.current_kind(), trials)
     if save:
         wisdom_file.add(family.session.config.wisdom, entry)
-    return TuneReport(entry, outcome, time.monotonic() - begin, linked - begin)
+    return TuneReport(entry, outcome)
 
 
 class _Results:

@@ -8,7 +8,7 @@ often and in which groups files are merged.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from math import log2, sqrt
+from math import log2
 from typing import Annotated
 
 import msgspec
@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from jitlto.base.cached import cached_property
 from jitlto.record.tuning import Pairs, Variant
 
-#: Relative difference below which two times count as equal, however precisely they were measured.
+#: Relative difference below which two times count as equal.
 TIE = 0.018
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -31,22 +31,13 @@ class Trial(Struct, frozen=True):
 
     Args:
         variant: What was launched.
-        kernel: The digest of its plan.
         seconds: The median.
-        spread: Half of the range between the quartiles, relative to the median.
         count: How many times were taken.
     """
 
     variant: Variant
-    kernel: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     seconds: Seconds
-    spread: Annotated[float, Meta(ge=0, le=1e6)]
     count: Annotated[int, Meta(ge=1, le=1 << 40)]
-
-    @property
-    def noise(self) -> float:
-        """The standard error of the median, relative to it; a normal distribution's, from its quartiles."""
-        return 1.86 * self.spread / sqrt(self.count)
 
 
 class Entry(Struct, frozen=True, dict=True):
@@ -75,8 +66,8 @@ class Entry(Struct, frozen=True, dict=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What is measured: entries with one key are about the same. It has the digest of the default kernel."""
-        return self.family, self.entry, self.configuration, self.bucket, self.device, self.default.kernel
+        """What is measured: entries with one key are about the same."""
+        return self.family, self.entry, self.configuration, self.bucket, self.device
 
     @cached_property
     def encoded(self) -> bytes:
@@ -87,11 +78,6 @@ class Entry(Struct, frozen=True, dict=True):
     def chosen(self) -> Trial:
         """The trial of the variant to use."""
         return self.ranked()[0]
-
-    @property
-    def band(self) -> float:
-        """Relative difference up to which times count as equal: that of a tie, or the noise where that is larger."""
-        return _band(min(self.trials, key=_seconds), self.default)
 
     @property
     def speed_up(self) -> float:
@@ -107,9 +93,9 @@ class Entry(Struct, frozen=True, dict=True):
         trials = [trial for trial in self.trials if allows(trial.variant)]
         if not trials or (trials == [self.default] != list(self.trials)):
             return []
-        fastest = min(trials, key=_seconds)
+        fastest = min(trials, key=lambda trial: trial.seconds)
         default = self.default if self.default in trials else fastest
-        tied = fastest.seconds * (1 + _band(fastest, default))
+        tied = fastest.seconds * (1 + TIE)
 
         def rank(trial: Trial) -> tuple[object, ...]:
             return max(trial.seconds, tied), _differences(trial.variant, default.variant), _spelled(trial.variant)
@@ -174,14 +160,6 @@ class Wisdom:
 
 def _evidence(entry: Entry) -> tuple[int, bytes]:
     return sum(trial.count for trial in entry.trials), entry.encoded
-
-
-def _seconds(trial: Trial) -> float:
-    return trial.seconds
-
-
-def _band(fastest: Trial, default: Trial) -> float:
-    return max(TIE, 2 * (fastest.noise + default.noise))
 
 
 def _spelled(variant: Variant) -> bytes:

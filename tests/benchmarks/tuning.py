@@ -29,12 +29,12 @@ from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.tuning.bench import Bench
 from jitlto.tuning.best import Best, Problem
-from jitlto.tuning.search import EXHAUSTIVE
 from tests.benchmarks import script, svg
 from tests.benchmarks.families.databases import BASE, small_family
 from tests.benchmarks.script import Options, Result
 
 _TUNINGS = 10
+_EXHAUSTIVE = 100  # times of each variant
 _BUDGET = 20.0  # seconds of a tuning
 _SEARCH = {
     "data_type": "float", "out_type": "float", "idx_type": "uint32_t", "distance_name": "euclidean",
@@ -93,18 +93,20 @@ def _measure(case: Case) -> dict[str, Any]:
     first = case.family.tune(case.problem, launch, results, budget=_BUDGET)
     answers, times, shares = [], [], []
     for number in range(_TUNINGS):
+        begin = time.monotonic()
         report = first if not number else case.family.tune(
             case.problem, launch, results, budget=_BUDGET, save=False
         )  # fmt: skip
         answers.append(str(report.entry.chosen.variant))
-        times.append(report.seconds - report.link_seconds)
-        shares.append(report.outcome.seconds / report.outcome.exhaustive)
+        times += [time.monotonic() - begin] if number else []
+        candidates = report.outcome.candidates
+        shares.append(sum(sum(c.taken) for c in candidates) / sum(_EXHAUSTIVE * c.seconds for c in candidates))
     exhaustive = _exhaustive(case, launch, [trial.variant for trial in first.entry.trials])
     best, default = min(exhaustive.values()), exhaustive[str(first.entry.default.variant)]
     regrets = [exhaustive[answer] / best - 1 for answer in answers]
     return {
         "problem": str(case),
-        "variants": len(first.entry.trials) + len(first.outcome.rejected) + first.outcome.untried,
+        "variants": len(first.entry.trials) + len(first.outcome.rejected),
         "rejected": {str(variant): why for variant, why in first.outcome.rejected.items()},
         "chosen": answers[0],
         "answers": dict.fromkeys(answers, 0) | {answer: answers.count(answer) for answer in answers},
@@ -115,8 +117,6 @@ def _measure(case: Case) -> dict[str, Any]:
         "regret": {"median": round(statistics.median(regrets), 4), "max": round(max(regrets), 4)},
         "share_of_exhaustive_time": {"median": round(statistics.median(shares), 4), "max": round(max(shares), 4)},
         "seconds_of_a_tuning": round(statistics.median(times), 3),
-        "seconds_of_linking": round(first.link_seconds, 3),
-        "tie": round(first.entry.band, 4),
         "default_microseconds": round(1e6 * default, 3),
         "microseconds": {name: round(1e6 * value, 3) for name, value in sorted(exhaustive.items(), key=lambda i: i[1])},
     }
@@ -134,7 +134,7 @@ def _exhaustive(
             launches[str(variant)] = partial(launch, Best(asked.launcher(variant), variant), bench.stream)
         end = time.monotonic() + seconds
         names = list(launches)
-        for turn in range(EXHAUSTIVE):
+        for turn in range(_EXHAUSTIVE):
             if turn >= 10 and time.monotonic() > end:
                 break
             first = turn % len(names)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from jitlto.base.errors import BuildError, CompileError
+from jitlto.base.errors import CompileError
 from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.families.declaration import GroupDeclaration
 from jitlto.families.templates import RenderedSource
@@ -56,18 +56,17 @@ def test_the_message_is_bounded() -> None:
     failures = [Failure(r, error_of(r, f"cause {'x' * len(r.key.group)}{r.key.group}")) for r in sources]
     text = str(FailedFragmentsError(group_failures(failures, sources), len(sources)))
     assert len(text) < 20_000
-    assert text.count("does not compile") == 10
-    assert "and 32 more" in text
-    assert text.count("affects") == 40
+    assert text.count("[compile]") == 40
+    assert "and 37 more" in text
 
 
 def test_the_error_of_a_build_carries_its_causes_between_processes() -> None:
     sources = product("g", t="float double")
     error = FailedFragmentsError(group_failures([Failure(r, error_of(r, "bad")) for r in sources], sources), 7)
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    assert isinstance(copy, BuildError)
+    assert isinstance(copy, FailedFragmentsError)
     assert str(copy) == str(error)
-    assert [cause.keys for cause in copy.failures] == [cause.keys for cause in error.failures]
+    assert copy.causes == error.causes
     assert str(copy).endswith(str(copy.hint))
 
 

@@ -238,22 +238,6 @@ def test_a_group_that_callers_supply_has_no_options(tmp_path: Path, line: str) -
     assert (error.code, "[device.user]" in str(error.where)) == ("family-unknown-key", True)
 
 
-@pytest.mark.parametrize(
-    ("exclude", "names", "hint"),
-    [
-        ('[{op_nam = "b"}]', "'op_nam'", "'op_name'"),
-        ('[{expr = "a + a"}]', "'expr'", "key is"),
-        ("[{}]", "empty", "remove"),
-        ('[{op_name = "b"}, {op_name = "b"}]', "repeated", "remove"),
-    ],
-)
-def test_an_exclusion_names_parameters_in_the_key(tmp_path: Path, exclude: str, names: str, hint: str) -> None:
-    error = failure(tmp_path, TOML.replace("[device.op]", f"[device.op]\nexclude = {exclude}"))
-    assert error.code == "family-exclude"
-    assert names in error.what
-    assert hint in str(error.hint)
-
-
 def test_a_family_without_a_kernel_is_refused(tmp_path: Path) -> None:
     assert failure(tmp_path, '[family]\nname = "x"\n').code == "family-no-entrypoint"
     assert failure(tmp_path, "").code == "family-missing-table"

@@ -18,7 +18,6 @@ class MemoryStores(Base):
     def __init__(self, objects: dict[tuple[str, str], bytes] | None = None) -> None:
         self.objects = dict(objects or {})
         self.asked: list[list[tuple[str, str]]] = []  # by round trip
-        self.is_opening = False  # nothing is found while they are
         self.is_read_only = False
         self.counts = Counter()
         self.writes: Counter[tuple[str, str]] = Counter()
@@ -31,8 +30,6 @@ class MemoryStores(Base):
         names = [(kind, key) for key in keys]
         if names:
             self.asked.append(names)
-        if self.is_opening:
-            return {}
         return {key: self.objects[kind, key] for kind, key in names if (kind, key) in self.objects}
 
     @property

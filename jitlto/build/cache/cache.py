@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # not imported at run time, so that builds without a store do
 
 #: The kind of entries with compiled sources.
 COMPILED = "compiled"
+_PATIENCE = 2.0  # seconds that a build may wait for a shared store in vain
 _DAMAGED = (msgspec.DecodeError, ValueError, RecursionError, JitltoError)
 
 
@@ -59,11 +60,6 @@ class Cache:
     def is_empty(self) -> bool:
         """Whether nothing was ever compiled for the directory."""
         return not (self.store.directory / COMPILED).exists()
-
-    @property
-    def is_opening(self) -> bool:
-        """Whether the shared store was asked and is not open yet, so that it pays to ask it again later."""
-        return self.shared is not None and self.shared.is_opening
 
     def find(self, kind: str, keys: Iterable[str]) -> dict[str, tuple[bytes, Layer]]:
         """Return the entries that there are, with their layers; each layer gets what the other has."""
@@ -142,7 +138,7 @@ def find_shared() -> SharedStore | None:
         return None
     from jitlto.stores.shared import SharedStore  # imported lazily: threads and an extra, for those who have a store
 
-    return SharedStore.from_config(config.current())
+    return SharedStore.from_config(config.current(), _PATIENCE)
 
 
 @dataclass(frozen=True, slots=True)

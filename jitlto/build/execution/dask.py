@@ -6,11 +6,12 @@ import re
 import socket
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from jitlto.base.errors import BuildError, ToolchainError
-from jitlto.build.execution.transport import check_versions, versions
+from jitlto.build.execution.transport import versions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,8 +62,7 @@ def connect(url: str) -> DaskExecutor:
 
     Raises:
         BuildError: If ``url`` is malformed, or no scheduler with workers answers there within ten seconds.
-        ToolchainError: If the package ``distributed`` is missing, or a worker has a different version of jitlto or
-            Python.
+        ToolchainError: If the package ``distributed`` is missing, or jitlto on a worker.
     """
     match = _ADDRESS.fullmatch(url)
     if match is None or int(match[1].rpartition(":")[2]) > 65535:
@@ -75,27 +75,21 @@ def connect(url: str) -> DaskExecutor:
         what = f"the package distributed cannot be imported: {error}"
         raise ToolchainError(what, code="toolchain-missing", hint="pip install 'jitlto[dask]'") from error
     make: Callable[..., Any] = Client
-    try:
-        _check_answers(address)
-        client = make(f"tcp://{address}", timeout=_PATIENCE, set_as_default=False)
-    except (OSError, ValueError) as error:  # a time-out is an OSError
-        what, hint = f"no Dask scheduler answers: {error}", "check that it is running and reachable from here"
-        raise BuildError(what, code="build-cluster-unreachable", where=address, hint=hint) from error
-    try:
-        client.wait_for_workers(1, timeout=_PATIENCE)
-        for worker, theirs in client.run(versions, on_error="return").items():
-            if isinstance(theirs, dict):  # their compilers are checked with each job
-                check_versions(worker, theirs, versions())
-            elif not isinstance(theirs, OSError):  # such a worker is gone; others take over
-                what, hint = f"worker {worker} cannot run jitlto: {theirs!r}", "install the same jitlto on every worker"
-                raise ToolchainError(what, code="toolchain-worker", hint=hint)
-    except TimeoutError as error:
-        client.close()
-        hint = f"start one with `dask worker tcp://{address}`"
-        raise BuildError("the cluster has no workers", code="build-cluster-empty", where=address, hint=hint) from error
-    except BaseException:
-        client.close()
-        raise
+    with ExitStack() as stack:
+        try:
+            _check_answers(address)
+            client = make(f"tcp://{address}", timeout=_PATIENCE, set_as_default=False)
+            stack.callback(client.close)
+            client.wait_for_workers(1, timeout=_PATIENCE)
+            client.run(versions)  # that of each is checked with each job, which would wait for ever without a jitlto
+        except (OSError, ValueError) as error:  # a time-out is an OSError
+            what = f"no Dask scheduler with a worker answers: {error}"
+            hint = f"check that it is reachable from here, and start a worker with `dask worker tcp://{address}`"
+            raise BuildError(what, code="build-cluster-unreachable", where=address, hint=hint) from error
+        except Exception as error:
+            what, hint = f"a worker cannot run jitlto: {error!r}", "install the same jitlto on every worker"
+            raise ToolchainError(what, code="toolchain-worker", where=address, hint=hint) from error
+        stack.pop_all()
     return DaskExecutor(client)
 
 

@@ -23,8 +23,6 @@ from jitlto.build.execution.workers import WorkerDied
 from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult
 from jitlto.families.templates import RenderedSource
 
-_POLL = 0.05  # seconds between two looks at stores that are not open yet
-
 
 @dataclass
 class Outcome:
@@ -76,7 +74,6 @@ class Scheduler:
     _waiting: list[_Task] = field(default_factory=list, init=False)  # to be submitted, in order
     _running: dict[Future[CompileResult], _Task] = field(default_factory=dict, init=False)
     _done: SimpleQueue[Future[CompileResult]] = field(default_factory=SimpleQueue, init=False)  # of those that run
-    _asks_again: bool = field(default=False, init=False)  # when shared stores have opened
 
     def run(self, batches: Iterable[Sequence[CompileRequest]]) -> Outcome:
         """Find or compile all requests.
@@ -99,7 +96,6 @@ class Scheduler:
                     self._running[future] = task
                     future.add_done_callback(self._done.put)
                 self._waiting.clear()
-                self._ask_again()
                 self._collect(wait=batch is None)
         finally:
             for future in self._running:
@@ -128,7 +124,6 @@ class Scheduler:
             else:
                 task.requests.append(request)
         self._take(new)
-        self._asks_again = self._asks_again or (self.cache is not None and self.cache.is_opening)
         missing = [task for task in new if task.answer is None]
         # The first of each head first: workers then read these side by side, for all that follow.
         first = {task.requests[0].head: task for task in reversed(missing)}
@@ -145,26 +140,16 @@ class Scheduler:
             self._outcome.seconds_saved += unit.seconds
             self._deliver(by_key[key].requests, unit.compiled, layer)
 
-    def _ask_again(self) -> None:
-        """Take what runs from the shared store, once it has opened."""
-        if self._asks_again and self.cache is not None and not self.cache.is_opening:
-            self._asks_again = False
-            self._take(self._running.values())
-            for future in [each for each, task in self._running.items() if task.answer is not None]:
-                del self._running[future]
-                future.cancel()
-
     def _collect(self, *, wait: bool) -> None:
         """Take what has ended, or wait for something to end."""
         with suppress(Empty):
             if wait and self._running:
-                self._finish(self._done.get(timeout=_POLL if self._asks_again else None))
+                self._finish(self._done.get())
             while True:
                 self._finish(self._done.get_nowait())
 
     def _finish(self, future: Future[CompileResult]) -> None:
-        if (task := self._running.pop(future, None)) is None:
-            return
+        task = self._running.pop(future)
         try:
             result = transport.result_of(future)
         except (CompileError, WorkerDied) as error:
