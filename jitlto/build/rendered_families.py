@@ -218,9 +218,7 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
         except UnicodeDecodeError:
             what, hint = f"header {name!a} of an interface is not UTF-8", "save it as UTF-8"
             raise FamilyError(what, code="family-interface", where=str(family.path), hint=hint) from None
-    groups = [
-        GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.exclude, g.tune) for g in family.groups
-    ]
+    groups = [GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.tune) for g in family.groups]
     return FamilyRecord(
         family.name,
         family.source_options(),

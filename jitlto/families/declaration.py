@@ -15,12 +15,10 @@ from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.family_rules import (
-    read_exclusions,
     read_link,
     read_structures,
 )
 from jitlto.families.tuning_rules import check_tune, read_tune
-from jitlto.record.family_record import Exclusion
 from jitlto.record.fragment import ImageKind, Role, is_name
 from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
 from jitlto.record.tuning import TuneRecord
@@ -47,7 +45,6 @@ class GroupDeclaration:
     syntax: str  # jinja or cmake
     shared: tuple[str, ...] = ()  # key parameters whose values may have the same source
     options: tuple[str, ...] = ()  # of the compiler, after the family's
-    exclude: tuple[Exclusion, ...] = ()  # combinations that it leaves out, and those that it is meant not to have
     architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
     structures: tuple[tuple[str, str], ...] = ()  # name and definition of each whose fields the family declares
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
@@ -210,7 +207,6 @@ class _DeviceTable(msgspec.Struct, kw_only=True):
     syntax: Literal["jinja", "cmake"] | None = None
     options: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
-    exclude: tuple[dict[str, str], ...] = ()
 
 
 class _EntrypointTable(_DeviceTable, kw_only=True):
@@ -380,7 +376,6 @@ def _group(
         group.syntax or default_syntax,
         group.shared,
         group.options,
-        read_exclusions(table, group.exclude, group.key),
         parse_architectures(table, group.archs) if group.archs else (),
         structures if entry else (),
         read_tune(table.table("tune")) if entry and entry.tune is not None else None,

@@ -239,22 +239,6 @@ def test_a_group_that_callers_supply_has_no_options(tmp_path: Path, line: str) -
     assert (error.code, "[device.user]" in str(error.where)) == ("family-unknown-key", True)
 
 
-@pytest.mark.parametrize(
-    ("exclude", "names", "hint"),
-    [
-        ('[{op_nam = "b"}]', "'op_nam'", "'op_name'"),
-        ('[{expr = "a + a"}]', "'expr'", "key is"),
-        ("[{}]", "empty", "remove"),
-        ('[{op_name = "b"}, {op_name = "b"}]', "repeated", "remove"),
-    ],
-)
-def test_an_exclusion_names_parameters_in_the_key(tmp_path: Path, exclude: str, names: str, hint: str) -> None:
-    error = failure(tmp_path, TOML.replace("[device.op]", f"[device.op]\nexclude = {exclude}"))
-    assert error.code == "family-exclude"
-    assert names in error.what
-    assert hint in str(error.hint)
-
-
 def test_a_family_without_a_kernel_is_refused(tmp_path: Path) -> None:
     assert failure(tmp_path, '[family]\nname = "x"\n').code == "family-no-entrypoint"
     assert failure(tmp_path, "").code == "family-missing-table"
@@ -281,17 +265,17 @@ def structures(directory: Path, toml: str) -> dict[str, str]:
     return dict(kern.structures)
 
 
-def test_declared_structures_stand_after_those_in_them(tmp_path: Path) -> None:
+def test_declared_structures_stand_behind_those_before_them(tmp_path: Path) -> None:
     found = structures(
         tmp_path,
         """
+[struct."mine::box<int, 3>"]
+fields = ["int values[3]"]
+[struct."mine::inner"]
+fields = ["mine::box<int,3> box", "float4 y"]
 [struct."mine::outer"]
 fields = ["mine::inner two[2]", "const float* data", "mine::box<int, 3> box"]
 align = 32
-[struct."mine::inner"]
-fields = ["mine::box<int,3> box", "float4 y"]
-[struct."mine::box<int, 3>"]
-fields = ["int values[3]"]
 """,
     )
     box = "struct mine::box<int, 3> { int values[3]; };"

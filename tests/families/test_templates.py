@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.families import declaration
@@ -154,50 +151,6 @@ def test_values_of_a_key_with_blanks_at_an_end_are_warned_of(tmp_path: Path) -> 
 def test_groups_that_callers_supply_are_not_rendered(tmp_path: Path) -> None:
     toml = MINI["family.toml"] + '\n[device.user]\ninterface = "op.cuh"\n'
     assert {r.group.name for r in render(tmp_path, family__toml=toml)} == {"kern", "op"}
-
-
-def excluding(table: str, *exclusions: dict[str, str]) -> str:
-    listed = ", ".join("{" + ", ".join(f'{n} = "{v}"' for n, v in each.items()) + "}" for each in exclusions)
-    return MINI["family.toml"].replace(f"[{table}]", f"[{table}]\nexclude = [{listed}]")
-
-
-@pytest.mark.parametrize(
-    ("exclusions", "names", "hint"),
-    [
-        ([{"data_type": "double", "op_name": "squar"}], ["op_name=squar", "op.json"], "'square'"),
-        ([{"data_type": "half"}], ["data_type=half"], "double, float"),
-        ([{"data_type": "double"}, {"data_type": "float"}], ["no combination"], None),
-    ],
-)
-def test_an_exclusion_of_nothing_or_everything(
-    tmp_path: Path, exclusions: list[dict[str, str]], names: list[str], hint: str | None
-) -> None:
-    with raises(FamilyError, "family-exclude", *names, hint=hint) as caught:
-        render(tmp_path, family__toml=excluding("device.op", *exclusions))
-    assert "[device.op]" in str(caught.value.where)
-
-
-_AXES = {"a": ["1", "2", "3"], "b": ["x", "y"], "c": ["u", "v"]}
-_PARTIAL = st.fixed_dictionaries({}, optional={n: st.sampled_from(v) for n, v in _AXES.items()}).filter(bool)
-
-
-@pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(_PARTIAL, max_size=4, unique_by=lambda each: tuple(sorted(each.items()))))
-def test_what_is_rendered_is_the_product_without_what_an_exclusion_matches(
-    tmp_path: Path, exclusions: list[dict[str, str]]
-) -> None:
-    whole = [dict(zip(_AXES, cell, strict=True)) for cell in product(*_AXES.values())]
-    left = [cell for cell in whole if not any(cell.items() >= each.items() for each in exclusions)]
-    toml = excluding("entrypoint.kern", *exclusions).replace('key = ["data_type"]', 'key = ["a", "b", "c"]')
-    toml = toml.replace('params = ["{{data_type}}* x", "unsigned n"]', "")
-    files = {"family__toml": toml, "kern__json": json.dumps(_AXES), "kern__cu__jinja": "{{a}}{{b}}{{c}}"}
-    if left:
-        found = [r.combination for r in render(tmp_path, **files) if r.group.name == "kern"]
-        assert found == left
-    else:
-        with raises(FamilyError, "family-exclude"):
-            render(tmp_path, **files)
 
 
 # --- keys that have one source ---
