@@ -25,7 +25,6 @@ from jitlto.base.errors import (
 )
 from jitlto.base.mangling import base_name, demangle
 from jitlto.base.text import pluralize
-from jitlto.base.types import is_same_value
 from jitlto.build.findings import Finding, Kind, describe_causes, group_findings, message_of
 from jitlto.build.interfaces import Show
 from jitlto.build.proofs import Proofs
@@ -192,7 +191,7 @@ def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _P
             seen.update([fragment.key for fragment in each.fragments])
     if used or not is_shared:
         callers = any(group.supplied for group in record.groups)
-        (notes if callers else failures).extend(_find_unused(index, own, used, used | seen))
+        (notes if callers else failures).extend(_find_unused(own, used | seen))
     return FamilyProof(name, len(own), planned, tuple(failures), tuple(notes))
 
 
@@ -256,15 +255,8 @@ def _remedy_missing(index: Index, end: DeadEnd, show: Show) -> str:
 # --- why no kernel contains a fragment
 
 
-def _find_unused(
-    index: Index, fragments: Sequence[Fragment], used: Set[FragmentKey], seen: Set[FragmentKey]
-) -> Iterator[Finding]:
-    """Find the device fragments that no kernel contains, except those of kernels that fail to plan.
-
-    Args:
-        used: The fragments that kernels contain.
-        seen: The same, with those of kernels that fail to plan.
-    """
+def _find_unused(fragments: Sequence[Fragment], seen: Set[FragmentKey]) -> Iterator[Finding]:
+    """Find the device fragments that no kernel contains, except those of kernels that fail to plan, all ``seen``."""
     requirers: dict[str, list[Fragment]] = defaultdict(list)
     for fragment in fragments:
         for symbol in fragment.requires:
@@ -272,39 +264,17 @@ def _find_unused(
     for fragment in fragments:
         if fragment.role is Role.DEVICE and fragment.key not in seen:
             names = [symbol.name for symbol in fragment.provides]
-            others = [other for name in names for other in requirers[name] if other is not fragment]
-            owners = (e for e in index.entrypoints if not others and {s.name for s in e.provides} & set(names))
-            why, hint = _why_unused(fragment, others, next(owners, None), used)
-            message = f"no kernel contains {fragment.key}: {why}"
+            other = next((each for name in names for each in requirers[name] if each is not fragment), None)
+            message = f"no kernel contains {fragment.key}: {_why_unused(fragment, other)}"
+            hint = "leave it out of the matrix, or let a kernel call it"
             yield Finding(Kind.UNUSED, message, hint, str(fragment.key), dict(fragment.key.parameters))
 
 
-def _why_unused(
-    fragment: Fragment, requirers: Sequence[Fragment], owner: Fragment | None, used: Set[FragmentKey]
-) -> tuple[str, str]:
-    """Return why no kernel contains a fragment, and the remedy.
-
-    Args:
-        requirers: The fragments that require what it provides.
-        owner: An entrypoint that defines that itself.
-        used: The fragments that kernels contain.
-    """
-    remedy = "leave it out of the matrix, or let a kernel call it"
-    listed = ", ".join(demangle(symbol.name) for symbol in fragment.provides)
-    if not listed:
-        return "it defines nothing that another fragment could call", "define a non-static __device__ function in it"
-    if owner:
-        return f"{owner.key} defines {listed} itself", "include the interface in the kernel, and not its implementation"
-    if not requirers:
-        return f"no fragment requires {listed}", remedy
-    first = next((each for each in requirers if each.role is Role.ENTRYPOINT or each.key in used), None)
-    if first is None:
-        return f"only {requirers[0].key} requires its symbols, and no kernel contains that fragment either", remedy
-    theirs = dict(first.key.parameters)
-    apart = [(name, value) for name, value in fragment.key.parameters if theirs.get(name, value) != value]
-    for name, value in apart:
-        if is_same_value(value, theirs[name]):
-            remedy = f"{value} and {theirs[name]} are one type: spell {name} in one way in all matrices"
-    has = ", ".join(f"{name}={theirs[name]}" for name, _ in apart)
-    does = f"has {has}" if has else "is planned with a different fragment"
-    return f"{first.key}, which requires its symbols, {does}", remedy
+def _why_unused(fragment: Fragment, requirer: Fragment | None) -> str:
+    if requirer is None:
+        listed = ", ".join(demangle(symbol.name) for symbol in fragment.provides)
+        return f"no fragment requires {listed or 'anything of it'}"
+    theirs = dict(requirer.key.parameters)
+    apart = [name for name, value in fragment.key.parameters if theirs.get(name, value) != value]
+    has = ", ".join(f"{name}={theirs[name]}" for name in apart)
+    return f"{requirer.key}, which requires its symbols, {f'has {has}' if has else 'is not planned with it'}"

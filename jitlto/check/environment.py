@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 
+from jitlto.base import config
 from jitlto.base.config import Config
 from jitlto.base.errors import DatabaseError, JitltoError, ToolchainError
 from jitlto.base.user_caches import user_caches
@@ -64,25 +64,14 @@ class Diagnosis:
 
 
 def diagnose() -> Diagnosis:
-    """Examine the toolchain, the driver, devices, caches, shared stores, databases and installed families."""
-    settings, wrong = _settings()
-    found = [*_toolchain(), *_fitting(), *_devices(), *wrong, _cache_directory(settings)]
-    found += [*_stores(settings), *_databases(settings)]
-    if not wrong:  # what the others use
-        found += [_core(), *_installed(settings)]
-    return Diagnosis(tuple(found))
+    """Examine the toolchain, the driver, devices, caches, shared stores, databases and installed families.
 
-
-def _settings() -> tuple[Config, list[Component]]:
-    """Return the settings of this process without the invalid ones, and these as findings."""
-    environment, wrong = dict(os.environ), list[Component]()
-    while True:
-        try:
-            return Config.read(environment), wrong
-        except JitltoError as error:
-            if environment.pop(str(error.where), None) is None:
-                raise
-            wrong.append(Component(str(error.where), error.what, False, error.hint, required=True))
+    Raises:
+        JitltoError: If a setting of this process is invalid.
+    """
+    settings = config.current()
+    found = [*_toolchain(), *_fitting(), *_devices(), _core(), _cache_directory(settings)]
+    return Diagnosis((*found, *_stores(settings), *_databases(settings), *_installed(settings)))
 
 
 def _toolchain() -> Iterator[Component]:

@@ -75,9 +75,7 @@ def _import(name: str) -> Any:
     except JitltoError:
         raise  # a declaration that contradicts itself, or PyTorch that is not installed
     except Exception as error:  # what a module does on import is its own affair
-        hint = "install what it imports, or name the module that declares the operators"
-        if isinstance(error, ModuleNotFoundError) and name.startswith(error.name or name):
-            hint = "give the name that Python imports, and install the package: pip install -e ."
+        hint = "give the name that Python imports, and install the package and what it imports: pip install -e ."
         what = f"cannot be imported: {type(error).__name__}: {error}"
         raise OperatorError(what, code="operator-import", where=name, hint=hint) from error
 
@@ -101,7 +99,7 @@ def _check(operator: Operator, archs: Sequence[Architecture], workers: int | Non
     calls, failures, plans = 0, list[Finding](), dict[Plan, None]()
     if not isinstance(operator.loaded, KernelFamily):
         what, hint = "its family is no family of a database", "name the family, or return what jitlto.load does"
-        raise OperatorError(what, code="operator-import", where=operator.qualname, hint=hint)
+        raise operator.error(what, hint, "import")
     for call in (call for examples in operator.examples for call in _calls(operator, examples)):
         calls += 1
         try:
@@ -150,7 +148,7 @@ def _calls(operator: Operator, examples: Mapping[str, Sequence[Any]]) -> Iterato
         if flag.name not in values:
             what = f"the values of the flag {flag.name} are not known"
             hint = f'name them in the declaration: examples=[{{"{flag.name}": (...,)}}]'
-            raise OperatorError(what, code="operator-argument", where=operator.qualname, hint=hint)
+            raise operator.error(what, hint, "argument")
     for chosen in product(*values.values()):
         yield dict(zip(values, chosen, strict=True))
 

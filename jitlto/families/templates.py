@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from jitlto.base.text import suggest
 from jitlto.families import plain_text, unused
 from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration
 from jitlto.families.matrix import MOST_COMBINATIONS, Matrix, load_matrix
-from jitlto.record.family_record import is_excluded
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.record.headers import interfaces_first
 
@@ -50,22 +49,19 @@ def describe_combination(combination: Mapping[str, str]) -> str:
 def render_family(
     family: FamilyDeclaration,
     *,
-    on_error: Callable[[RenderedSource, RenderError], None] | None = None,
     on_warning: Callable[[str], None] | None = None,
 ) -> Iterator[RenderedSource]:
     """Render every combination of every group that has a template, groups by name, combinations in matrix order.
 
     Args:
         family: The declaration.
-        on_error: Gets each combination that cannot be rendered, without a text; by default the first such error is
-            raised.
         on_warning: Gets what the naming convention has to say of the matrices.
 
     Raises:
         MatrixError: A matrix breaks a rule.
         RenderError: A template is malformed or uses an undefined name; it names file, line, group and combination.
         FamilyError: Two combinations of a group have one key, lack a key parameter, or have different keys and the same
-            source; nothing uses a key parameter; or an exclusion names a value that the matrix lacks.
+            source; or nothing uses a key parameter.
     """
     from jitlto.families.language import Template  # Jinja takes 80 ms, and callers' side never renders
 
@@ -83,26 +79,19 @@ def render_family(
         undeclared = tuple(each.name for each in devices if each is not group and not each.interface)
         template = Template(group.template, group.syntax, group.params)
         keys: dict[str, list[FragmentKey]] = defaultdict(list)  # by source
-        has_gaps = False
         combinations = _list_combinations(family, group, matrix, where, warn)
         for key, combination in combinations.items():
             try:
                 text, params = template.render(combination)
             except RenderError as error:
-                in_context = _in_context(error, group, combination, where)
-                if on_error is None:
-                    raise in_context from None
-                has_gaps = True
-                on_error(RenderedSource(key, group, combination, "", (), interfaces, undeclared), in_context)
-            else:
-                keys[plain_text.digest(text)].append(key)
-                yield RenderedSource(key, group, combination, text, params, interfaces, undeclared)
+                raise _in_context(error, group, combination, where) from None
+            keys[plain_text.digest(text)].append(key)
+            yield RenderedSource(key, group, combination, text, params, interfaces, undeclared)
         _check_sources(group, keys.values(), where)
-        if not has_gaps:
-            unused.check_key(family, group, template.used, combinations, where)
-            names = {name for combination in combinations.values() for name in combination}
-            left = names.difference(template.used, group.key)
-            idle[group.matrix] = idle.get(group.matrix, left) & left
+        unused.check_key(family, group, template.used, combinations, where)
+        names = {name for combination in combinations.values() for name in combination}
+        left = names.difference(template.used, group.key)
+        idle[group.matrix] = idle.get(group.matrix, left) & left
     for path, name in sorted((path, name) for path, names in idle.items() for name in names):
         warn(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
 
@@ -110,7 +99,7 @@ def render_family(
 def _list_combinations(
     family: FamilyDeclaration, group: GroupDeclaration, matrix: Matrix, where: str, on_warning: Callable[[str], None]
 ) -> dict[FragmentKey, Mapping[str, str]]:
-    """Return the combinations of a group by their keys, in matrix order, without those that it excludes."""
+    """Return the combinations of a group by their keys, in matrix order."""
     if matrix.count > MOST_COMBINATIONS:
         what = f"{group.matrix} gives more than {MOST_COMBINATIONS:,} combinations"
         hint = "split the group and link the parts: N + M fragments give N x M kernels"
@@ -130,8 +119,6 @@ def _list_combinations(
             if value != value.strip() and (name, value) not in seen:
                 on_warning(f"{group.matrix}: callers must ask for {name}={value!r} with the blanks at its ends")
             seen.add((name, value))
-        if is_excluded(group.exclude, combination):
-            continue
         key = FragmentKey.make(family.name, group.name, {name: combination[name] for name in group.key})
         if key in combinations:
             both = "; and ".join(map(describe_combination, (combinations[key], combination)))
@@ -140,22 +127,7 @@ def _list_combinations(
             hint = f"add to key what tells them apart: {' or '.join(sorted(differing))}"
             raise FamilyError(what, code="family-duplicate-key", where=where, hint=hint)
         combinations[key] = combination
-    _check_exclusions(group, seen, where)
-    if not combinations:
-        what, hint = f"exclude leaves no combination of {group.matrix}", "remove the group, or some of its exclusions"
-        raise FamilyError(what, code="family-exclude", where=where, hint=hint)
     return combinations
-
-
-def _check_exclusions(group: GroupDeclaration, seen: Collection[tuple[str, str]], where: str) -> None:
-    """Check that each value of an exclusion is in the matrix: otherwise it excludes nothing, or says nothing."""
-    for exclusion in group.exclude:
-        for name, value in exclusion:
-            if (name, value) not in seen:
-                known = sorted(other for parameter, other in seen if parameter == name)
-                what = f"exclude names {name}={value}, which is in no combination of {group.matrix}"
-                hint = suggest(value, known, f"its values are {', '.join(known)}")
-                raise FamilyError(what, code="family-exclude", where=where, hint=hint)
 
 
 def _check_sources(group: GroupDeclaration, by_source: Iterable[Sequence[FragmentKey]], where: str) -> None:

@@ -147,7 +147,7 @@ class Operator(Shared):
                 wrong = "is missing" if value is None else self._bind_array(argument, value, bound)
                 if wrong:
                     hint = f"it is declared as {argument.dtype} with the shape ({', '.join(argument.shape.split())})"
-                    raise self._call_error(f"{argument.name} {wrong}", hint)
+                    raise self.error(f"{argument.name} {wrong}", hint)
         return Case(bound, frozenset(given), self.qualname)
 
     def _bind_array(self, array: Array, value: tuple[Sequence[Any], str], bound: dict[str, Any]) -> str | None:
@@ -160,8 +160,9 @@ class Operator(Shared):
             return f"has dtype {dtype}, and another array {bound[array.dtype]}"
         return bind_shape(self.patterns[array.name], shape, bound)
 
-    def _call_error(self, what: str, hint: str | None = None) -> OperatorError:
-        return OperatorError(what, code="operator-call", where=self.qualname, hint=hint)
+    def error(self, what: str, hint: str | None = None, case: str = "call") -> OperatorError:
+        """Return an error about this operator, by default of a call."""
+        return OperatorError(what, code=f"operator-{case}", where=self.qualname, hint=hint)
 
     def results(self, case: Case) -> tuple[tuple[tuple[Any, ...], str], ...]:
         """Return shape and dtype of each output of a call."""
@@ -180,7 +181,7 @@ class Operator(Shared):
         }
         launch: Launch | None = self.launch(case)
         if not isinstance(launch, Launch):
-            raise self._call_error(f"the function for the launch returned {type(launch).__name__}, not a Launch")
+            raise self.error(f"the function for the launch returned {type(launch).__name__}, not a Launch")
         if 0 in (launch.grid if isinstance(launch.grid, tuple) else (launch.grid,)):
             launch = None
         places: dict[str, tuple[Any, Any]] = {a.name: ("input", n) for n, a in enumerate(self.arguments)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jitlto.base.errors import JitltoError, LaunchError, OperatorError
+from jitlto.base.errors import JitltoError, LaunchError
 from jitlto.base.types import Parameter, find_scalar
 from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.parts import Array, Call, Flag
@@ -98,13 +98,11 @@ def _check_arguments(
                 convert(each)
             elif each is not None and not (each == 0 or is_address):
                 what = f"the number {declared!r} is passed for {parameter}"
-                hint = "name an array, or pass None"
-                raise OperatorError(what, code="operator-parameter", where=operator.qualname, hint=hint)
+                raise operator.error(what, "name an array, or pass None", "parameter")
     for place, name in written.items():
         what = f"it takes {taken[place]}" if place in taken else "it is not passed"
         hint = f"name {name} in parameters where the kernel takes a pointer to what it writes"
-        what = f"the kernel cannot write to {name}: {what}"
-        raise OperatorError(what, code="operator-output", where=operator.qualname, hint=hint)
+        raise operator.error(f"the kernel cannot write to {name}: {what}", hint, "output")
 
 
 def _check_array(convert: Converter, target: str | None, dtype: str) -> None:

@@ -10,6 +10,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -116,10 +117,7 @@ def make_function(operator: Operator) -> Callable[..., Any]:
     signature = inspect.Signature([inspect.Parameter(n, kind, default=default) for n, default in defaults.items()])
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        try:
-            given = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{operator.name}(): {error}") from None
+        given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         pairs = list(zip(operator.arguments, given.arguments.values(), strict=True))
         arrays = [jax.numpy.asarray(value) for a, value in pairs if isinstance(a, Array) and value is not None]
@@ -142,18 +140,13 @@ def _static(operator: Operator, argument: Any, value: Any) -> Any:
     Raises:
         OperatorError: If it is traced, or of another type.
     """
-    try:
+    made = None
+    with suppress(Exception):  # JAX's own for what is traced, among others
         made = _TYPES[argument.type](value)
-        if isinstance(value, str) != (argument.type == "str") or (made != value and made == made):
-            raise TypeError(f"it is {value!r}")
-    except Exception as error:  # JAX's own for what is traced, among others
-        raise OperatorError(
-            f"argument {argument.name} is no {argument.type} that is known when the call is compiled",
-            code="operator-call",
-            where=operator.qualname,
-            hint="pass a number or a text of Python; under jit, name it in static_argnames",
-        ) from error
-    return made
+        if isinstance(value, str) == (argument.type == "str") and (made == value or made != made):
+            return made
+    what = f"argument {argument.name} is no {argument.type} that is known when the call is compiled"
+    raise operator.error(what, "pass a number or a text of Python; under jit, name it in static_argnames")
 
 
 def _returned(results: Sequence[Any]) -> Any:
@@ -165,17 +158,13 @@ def _bind(statics: _Statics, *arrays: Any) -> list[Any]:
     operator, case = statics.operator, statics.bind(arrays)
     results = operator.results(case)
     if not all(isinstance(size, int) for array in arrays for size in array.shape):
-        what, hint = "a size is a symbol, and a kernel is chosen for numbers", "export with shapes that are numbers"
-        raise OperatorError(what, code="operator-call", where=operator.qualname, hint=hint)
+        hint = "export with shapes that are numbers"
+        raise operator.error("a size is a symbol, and a kernel is chosen for numbers", hint)
     check_call(operator, statics.describe(arrays))
     for output, (_, dtype) in zip(operator.outputs, results, strict=True):
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
-            raise OperatorError(
-                f"output {output.name} is an array of {dtype}, which JAX makes only with 64-bit types enabled",
-                code="operator-call",
-                where=operator.qualname,
-                hint='jax.config.update("jax_enable_x64", True)',
-            )
+            what = f"output {output.name} is an array of {dtype}, which JAX makes only with 64-bit types enabled"
+            raise operator.error(what, 'jax.config.update("jax_enable_x64", True)')
     if operator.resolve(case).launch is None:
         places = dict(zip(statics.given, arrays, strict=True))
         made = [jax.numpy.zeros(shape, dtype) for shape, dtype in results]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -58,15 +56,12 @@ def is_float(argument: Argument) -> bool:
 
 
 def is_left_out(argument: Argument) -> bool:
-    """Return whether a schema holds None in the place of an argument's default.
+    """Return whether a schema holds None in the place of an argument's default: of every float.
 
-    It has no notation for infinities and NaN, and reads no subnormal numbers; and PyTorch drops an argument that equals
-    its default, as -0.0 equals 0.0.
+    A schema has no notation for infinities and NaN, and reads no subnormal numbers; and PyTorch drops an argument that
+    equals its default, as -0.0 equals 0.0.
     """
-    default: Any = argument.default
-    if not is_float(argument) or default is REQUIRED:
-        return False
-    return not math.isfinite(default) or abs(default) < sys.float_info.min
+    return is_float(argument) and argument.default is not REQUIRED
 
 
 def complete(operator: Operator, args: Sequence[Any]) -> tuple[Any, ...]:
@@ -95,12 +90,9 @@ def refuse_tangents(operator: Operator, arrays: Sequence[Any]) -> None:
 
 def transform_error(operator: Operator) -> OperatorError:
     """Return the error of an argument that a transform of PyTorch has wrapped."""
-    return OperatorError(
-        "an argument is transformed by torch.func or has a tangent, and operators have no rules for that",
-        code="operator-forward",
-        where=operator.qualname,
-        hint="differentiate by torch.autograd, in reverse mode; in place of vmap, declare *batch in the shapes",
-    )
+    what = "an argument is transformed by torch.func or has a tangent, and operators have no rules for that"
+    hint = "differentiate by torch.autograd, in reverse mode; in place of vmap, declare *batch in the shapes"
+    return operator.error(what, hint, "forward")
 
 
 def describe(operator: Operator, args: Sequence[Any]) -> list[Any]:
@@ -124,7 +116,7 @@ def bind(operator: Operator, args: Sequence[Any]) -> Case:
     for argument, value in zip(operator.arguments, args, strict=True):
         if isinstance(argument, Array) and value is not None and value.device != device:
             what, hint = f"{argument.name} is on {value.device}", f"move it to {device}, where the others are"
-            raise OperatorError(what, code="operator-call", where=operator.qualname, hint=hint)
+            raise operator.error(what, hint)
     try:
         return operator.bind(describe(operator, args))
     except OperatorError as error:

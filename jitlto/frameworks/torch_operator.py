@@ -15,7 +15,6 @@ from torch._subclasses.fake_tensor import FakeTensor  # PyTorch has no public na
 from torch._subclasses.functional_tensor import FunctionalTensorMode  # nor for this
 from torch.autograd.function import once_differentiable
 
-from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import UNKNOWN, check_call
 from jitlto.frameworks.parts import REQUIRED, Argument, Array, Flag, Scalar
@@ -67,7 +66,7 @@ def register(operator: Operator) -> Any:
         except RuntimeError as error:
             hint = "choose another name or namespace"
             what = f"PyTorch refuses the operator: {str(error).splitlines()[0]}"
-            raise OperatorError(what, code="operator-framework", where=operator.qualname, hint=hint) from error
+            raise operator.error(what, hint, "framework") from error
         packet = getattr(getattr(torch.ops, operator.namespace), operator.name)
         made, fake, call = packet.default, partial(_fake, operator), Implementation(operator, backend).call
         library.impl(operator.name, call, backend.key)
@@ -115,7 +114,7 @@ def _default(argument: Argument) -> str:
         return '"' + default.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
     if default is None or is_left_out(argument):
         return "None"
-    return str(float(default) if is_float(argument) else default)
+    return str(default)
 
 
 def _fake(operator: Operator, *given: Any) -> Any:

@@ -157,12 +157,6 @@ def check_entry_points(config: PackageConfig, families: Iterable[str]) -> None:
     lines += [f"{json.dumps(name) if '.' in name else name} = {json.dumps(each)}" for name, each in expected.items()]
     # TOML does not allow a table to be defined twice.
     hint = "\n".join(["replace the table with" if declared else "add", *lines])
-    faults = []
-    if missing := [name for name in expected if name not in declared]:
-        faults.append(f"no entry point for {', '.join(missing)}")
-    if extra := [name for name in declared if name not in expected]:
-        faults.append(f"entry points of {', '.join(extra)}, not a family of this package")
-    if not faults:
-        name = next(name for name in expected if declared[name] != expected[name])
-        faults.append(f"the entry point of {name} is {declared[name]!r}, but the database is {str(config.database)!r}")
-    raise ProjectError("; ".join(faults), code="project-entry-points", where=str(config.path), hint=hint)
+    wrong = sorted({name for name, _ in {*declared.items()} ^ {*expected.items()}})
+    what = f"the entry points of {', '.join(wrong)} are not those of the families in {str(config.database)!r}"
+    raise ProjectError(what, code="project-entry-points", where=str(config.path), hint=hint)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, structs
 
@@ -12,21 +11,12 @@ from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role
 from jitlto.record.options import LinkOptions
 from jitlto.record.tuning import TuneRecord
 
-#: Values of some parameters of a group, sorted by name; it excludes every combination that has them all.
-Exclusion: TypeAlias = tuple[tuple[str, str], ...]
-
-
-def is_excluded(exclusions: Collection[Exclusion], combination: Mapping[str, str]) -> bool:
-    """Return whether one of the exclusions excludes a combination."""
-    return any(all(combination.get(name) == value for name, value in each) for each in exclusions)
-
 
 class GroupRecord(Struct, frozen=True, omit_defaults=True):
     """What the run side needs of a group's declaration: name, role, key parameters and interface header.
 
     Args:
         supplied: Whether callers supply its definition at run time.
-        exclude: Combinations that it lacks on purpose, sorted.
         tune: What may be chosen by measuring; entrypoints only, None if nothing is declared.
     """
 
@@ -35,7 +25,6 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
     key: tuple[Name, ...]
     interface: str | None
     supplied: bool
-    exclude: tuple[Exclusion, ...] = ()
     tune: TuneRecord | None = None
 
 

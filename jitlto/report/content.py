@@ -120,7 +120,7 @@ def _group(record: GroupRecord, members: Sequence[Fragment]) -> GroupView:
     by_cell = {tuple(values.get(name, "") for name in names): fragment for values, fragment in found}
     values = dict(zip(names, grid.find_values(names, by_cell.keys()), strict=True))
     ordered = sorted(by_cell.items(), key=lambda item: [grid.order(value) for value in item[0]])
-    return GroupView(record, values, dict(ordered), grid.draw(names, by_cell, record.exclude))
+    return GroupView(record, values, dict(ordered), grid.draw(names, by_cell))
 
 
 def _calls(

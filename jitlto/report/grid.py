@@ -1,8 +1,8 @@
 """A group's product as a table: some of its parameters go down, the others across, with a cell for each combination.
 
 Most matrices leave combinations out on purpose, by tying two parameters together: a vector length exists only for some
-types. A combination that is missing although every two of its values occur together is a *hole*, and should be checked,
-unless the family declares that it is left out on purpose.
+types. A combination that is missing although every two of its values occur together is a *hole*, and should be
+checked.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations, product
 from math import prod
-
-from jitlto.record.family_record import Exclusion, is_excluded
 
 #: One value of each parameter, in the order of the parameters.
 Cell = tuple[str, ...]
@@ -31,8 +29,6 @@ class State(StrEnum):
     MISSING = "missing"
     #: Missing, although every two of its values occur together.
     HOLE = "hole"
-    #: Missing, as the family declares.
-    EXCLUDED = "excluded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +63,12 @@ def find_values(names: Sequence[str], cells: Collection[Cell]) -> list[list[str]
     return [sorted(set(column), key=order) for column in columns]
 
 
-def draw(names: Sequence[str], present: Iterable[Cell], exclude: Collection[Exclusion] = ()) -> Grid | None:
+def draw(names: Sequence[str], present: Iterable[Cell]) -> Grid | None:
     """Draw the product of all values that occur; None if no parameter varies, or if it is too large.
 
     Args:
         names: The parameters.
         present: Cells in the database.
-        exclude: The group's exclusions.
     """
     states = dict.fromkeys(present, State.EXISTS)
     values = find_values(names, states)
@@ -83,11 +78,8 @@ def draw(names: Sequence[str], present: Iterable[Cell], exclude: Collection[Excl
         return None
     pairs = {(a, b): {(cell[a], cell[b]) for cell in states} for a, b in combinations(varying, 2)}
     for cell in product(*values):
-        if cell not in states:
-            if exclude and is_excluded(exclude, dict(zip(names, cell, strict=True))):
-                states[cell] = State.EXCLUDED
-            elif all((cell[a], cell[b]) in together for (a, b), together in pairs.items()):
-                states[cell] = State.HOLE
+        if cell not in states and all((cell[a], cell[b]) in together for (a, b), together in pairs.items()):
+            states[cell] = State.HOLE
     # As many go across as there is room for, but of several at least one each way.
     split = next((n for n in range(1, len(varying)) if prod(sizes[n:]) <= _MOST_COLUMNS), max(1, len(varying) - 1))
     down, across = varying[:split], varying[split:]

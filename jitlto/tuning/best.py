@@ -27,14 +27,12 @@ class Best:
     Args:
         launcher: Its kernel.
         variant: What was chosen.
-        origin: ``measured``, ``guess`` or ``default``.
-        reason: Why it is a guess, or a default; empty if it was measured.
+        origin: ``measured``; ``guess`` if that was for another bucket of sizes; ``default`` if nothing was measured.
     """
 
     launcher: Launcher = field(repr=False)
     variant: Variant
     origin: str = ""
-    reason: str = ""
 
     @property
     def block(self) -> Block:
@@ -86,27 +84,14 @@ class Chooser(Shared):
     def choose(self, problem: Mapping[str, object]) -> Best:
         """Return the best variant for a problem, without looking at earlier answers.
 
-        What was measured with the kernel at hand goes before a guess, and that before the default; of what is equally
-        near, the user's own goes first. A guess is what was measured with another version of the kernel, or else for
-        the nearest bucket that has a kernel.
+        What was measured for the nearest bucket goes first; of what is equally near, the user's own.
         """
         asked = Problem.read(self._family, problem)
-        guess = None
-        for entry in self._measured(asked):
-            if guess is not None and entry.bucket != asked.bucket:
-                break
-            best = asked.answer(entry)
-            if best is not None and best.origin == "measured":
-                return best
-            guess = guess or best
-        return guess or asked.default("nothing was measured")
-
-    def _measured(self, asked: Problem) -> list[Entry]:
-        """Return what was measured for a problem, the nearest first."""
         about = self._family.name, asked.entry, asked.configuration, asked.bucket, devices.current_kind()
         exact = [name for name, rule in asked.record.sizes if rule == "exact"]
         found = [entry for layer in self.knowledge for entry in layer.find(*about, exact)]
-        return sorted(found, key=lambda entry: entry.distance(asked.bucket))
+        answers = map(asked.answer, sorted(found, key=lambda entry: entry.distance(asked.bucket)))
+        return next(filter(None, answers), None) or asked.default()
 
 
 @dataclass(frozen=True)
@@ -163,23 +148,16 @@ class Problem:
         """Return the first of what was measured whose variant is declared and whose kernel exists; None if none is."""
         declared, gone = set(self.variants()), set[object]()
         for trial in entry.ranked(declared.__contains__):
-            if trial.variant.parameters in gone:
-                continue
-            try:
-                launcher = self.launcher(trial.variant)
-            except (PlanError, LinkError):  # it is not there for this configuration
-                gone.add(trial.variant.parameters)
-                continue
-            if entry.bucket != self.bucket:
-                reason = f"it was measured for {' '.join(f'{name}={value}' for name, value in entry.bucket)}"
-            elif launcher.chosen.digest != trial.kernel:
-                reason = "it was measured with another version of the kernel, or of nvJitLink"
-            else:
-                return Best(launcher, trial.variant, "measured")
-            return Best(launcher, trial.variant, "guess", reason)
+            if trial.variant.parameters not in gone:
+                try:
+                    launcher = self.launcher(trial.variant)
+                except (PlanError, LinkError):  # it is not there for this configuration
+                    gone.add(trial.variant.parameters)
+                    continue
+                return Best(launcher, trial.variant, "measured" if entry.bucket == self.bucket else "guess")
         return None
 
-    def default(self, reason: str = "") -> Best:
+    def default(self) -> Best:
         """Return the first variant that exists.
 
         Raises:
@@ -189,7 +167,7 @@ class Problem:
         failure = PlanError("no variant exists", code="plan-not-tuned", where=f"{self.family.name}/{self.entry}")
         for number, variant in enumerate(self.variants()):
             try:
-                return Best(self.launcher(variant), variant, "default", reason)
+                return Best(self.launcher(variant), variant, "default")
             except PlanError as error:
                 failure = failure if number else error  # that of the declared default
         raise failure

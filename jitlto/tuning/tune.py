@@ -74,10 +74,7 @@ def tune(
     left = max(0.0, end - time.monotonic())
     existing = [variant for variant in variants if variant.parameters not in missing]
     outcome = search(existing, prepare, measures.time, budget=left, clock=time.monotonic)
-    trials = tuple(
-        Trial(each.variant, asked.launcher(each.variant).chosen.digest, each.seconds, len(each.times))
-        for each in outcome.candidates
-    )
+    trials = tuple(Trial(each.variant, each.seconds, len(each.times)) for each in outcome.candidates)
     configuration = tuple(sorted(asked.configuration.items()))
     entry = Entry(family.name, asked.entry, configuration, asked.bucket, devices.current_kind(), trials)
     if save:

@@ -31,13 +31,11 @@ class Trial(Struct, frozen=True):
 
     Args:
         variant: What was launched.
-        kernel: The digest of its plan.
         seconds: The median.
         count: How many times were taken.
     """
 
     variant: Variant
-    kernel: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     seconds: Seconds
     count: Annotated[int, Meta(ge=1, le=1 << 40)]
 
@@ -68,8 +66,8 @@ class Entry(Struct, frozen=True, dict=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What is measured: entries with one key are about the same. It has the digest of the default kernel."""
-        return self.family, self.entry, self.configuration, self.bucket, self.device, self.default.kernel
+        """What is measured: entries with one key are about the same."""
+        return self.family, self.entry, self.configuration, self.bucket, self.device
 
     @cached_property
     def encoded(self) -> bytes:

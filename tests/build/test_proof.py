@@ -130,7 +130,7 @@ def test_a_kernel_that_defines_what_a_group_is_there_for_gets_advice(own: str) -
     mine = fragment("kern", provides=[own], role=Role.ENTRYPOINT)
     variants = [fragment("op", provides=[OP], op_name=name) for name in ("relu", "gelu")]
     (advice,) = prove([record(mine, *variants)], [mine, *variants])
-    assert all(part in advice for part in ("f/kern[]", "op(float)", "f/op[", "interface"))
+    assert all(part in advice for part in ("op(float)", "f/op["))
 
 
 def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,8 +241,7 @@ def test_authors_get_an_authors_remedy(found_of: Prove) -> None:
 def test_two_names_of_one_type_in_two_matrices_are_named(found_of: Prove) -> None:
     found = found_of(kernel(OP, data_type="int8_t"), fragment("op", provides=[OP], data_type="signed char"))
     assert {failure.kind for failure in found.failures} == {Kind.REQUIREMENT, Kind.UNUSED}
-    hint = found.failures[-1].hint or ""
-    assert all(part in hint for part in ("data_type", "matrices", "int8_t", "signed char"))
+    assert all(part in found.failures[-1].message for part in ("data_type=int8_t", "data_type=signed char"))
 
 
 def test_layouts_that_differ_are_a_failure_only_where_the_two_meet(found_of: Prove) -> None:
@@ -263,7 +262,7 @@ def test_layouts_that_differ_are_a_failure_only_where_the_two_meet(found_of: Pro
     ("extra", "reason"),
     [
         (fragment("x", provides=["_Z5otherf"]), "no fragment requires other(float)"),
-        (fragment("x", provides=[]), "it defines nothing that another fragment could call"),
+        (fragment("x", provides=[]), "no fragment requires anything of it"),
         (
             fragment("x", provides=[OP], data_type="half"),
             f"{KERN}, which requires its symbols, has data_type=float",

@@ -11,11 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jitlto.base.errors import DatabaseError
@@ -45,7 +42,7 @@ def image(data: bytes, kind: ImageKind = ImageKind.LTOIR) -> Image:
     return Image(kind, Architecture(75), sha, len(data), "nvrtc", Version(12, 9), isa)
 
 
-SIGNATURE = (Parameter("x", "float*", 8, 8), Parameter("s", "box", 4, 4, "struct box { int x; };"))
+SIGNATURE = (Parameter("x", "float*", 8, 8), Parameter("s", "box", 4, 4))
 
 
 def fragment(group: str, value: str, *data: bytes, role: Role = Role.DEVICE) -> Fragment:
@@ -131,70 +128,6 @@ def test_look_ups(small: Path) -> None:
         assert opened.families["f"].group("op") == FAMILIES[0].groups[0]
         assert opened.families["f"].group("none") is None
         assert opened.verify() == 4
-
-
-names = st.from_regex(r"[a-z_]{1,4}", fullmatch=True)
-texts = st.text(max_size=8)
-architectures = st.builds(Architecture, st.integers(50, 199), st.sampled_from(["", "a", "f"]))
-versions = st.builds(Version, st.integers(0, 20), st.integers(0, 20))
-keys = st.builds(FragmentKey.make, names, names, st.dictionaries(names, texts, max_size=3))
-symbols = st.builds(Symbol, texts, st.sampled_from(SymbolKind), texts, st.booleans())
-parameters = st.builds(Parameter, names, texts, st.integers(0, 99), st.integers(1, 16))
-payloads = st.binary(max_size=300)
-
-
-def tuples(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.lists(inner, max_size=3).map(tuple)
-
-
-@st.composite
-def described(draw: st.DrawFn, blobs: dict[str, bytes]) -> Image:
-    data = draw(payloads)
-    sha = hashlib.sha256(data).hexdigest()
-    blobs[sha] = data
-    version, isa = draw(versions), draw(st.none() | versions)
-    return Image(draw(st.sampled_from(ImageKind)), draw(architectures), sha, len(data), draw(texts), version, isa)
-
-
-@st.composite
-def contents(draw: st.DrawFn) -> tuple[list[FamilyRecord], list[Fragment], dict[str, bytes]]:
-    blobs: dict[str, bytes] = {}
-    distinct = st.lists(names, max_size=3, unique=True).map(tuple)
-    groups = st.builds(GroupRecord, names, st.sampled_from(Role), distinct, st.none() | names, st.booleans())
-    all_groups = st.lists(groups, max_size=3, unique_by=lambda group: group.name).map(tuple)
-    link = st.builds(LinkOptions, fast_math=st.booleans(), max_registers=st.none() | st.integers(1, 255))
-    records = st.builds(
-        FamilyRecord, names, tuples(names.map("-D{}".format)), link, tuples(architectures), all_groups,
-        tuples(st.tuples(texts, texts)),
-    )  # fmt: skip
-    fragments = st.builds(
-        Fragment, keys, st.sampled_from(Role), texts, tuples(parameters), tuples(symbols), tuples(symbols),
-        tuples(described(blobs)),
-    )  # fmt: skip
-    return (
-        draw(st.lists(records, max_size=3, unique_by=lambda record: record.name)),
-        draw(st.lists(fragments, max_size=4, unique_by=lambda f: f.key)),
-        blobs,
-    )
-
-
-@pytest.mark.slow
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(contents(), st.randoms())
-def test_any_content_is_read_as_it_was_written(
-    tmp_path: Path, written: tuple[list[FamilyRecord], list[Fragment], dict[str, bytes]], random: Any
-) -> None:
-    families, fragments, blobs = written
-    digest = writer.write(tmp_path / "a", families, fragments, blobs)
-    with FragmentDatabase(tmp_path / "a") as opened:
-        assert opened.digest == digest
-        assert dict(opened.families) == {record.name: record for record in families}
-        assert opened.fragments() == sorted(fragments, key=lambda f: f.key)
-        assert all(opened.read(i) == blobs[i.sha256] for f in fragments for i in f.images)
-    for entries in (families, fragments):
-        random.shuffle(entries)
-    assert writer.write(tmp_path / "b", families, fragments, dict(reversed(blobs.items()))) == digest
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_another_content_has_another_digest(small: Path, tmp_path: Path) -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.families import declaration
@@ -115,15 +112,10 @@ def test_a_template_that_is_not_text(tmp_path: Path, toml: str) -> None:
         list(render_family(declaration.load_family(path)))
 
 
-def test_the_first_error_is_raised_or_every_one_is_handed_over(tmp_path: Path) -> None:
+def test_the_first_error_is_raised(tmp_path: Path) -> None:
     family = declaration.load_family(write_family(tmp_path, MINI | {"op.cu.jinja": "{{ expr // 2 }}"}))
     with raises(RenderError, "render-failed", "op_name=twice"):
         list(render_family(family))
-    errors: list[tuple[RenderedSource, RenderError]] = []
-    rendered = list(render_family(family, on_error=lambda source, error: errors.append((source, error))))
-    assert [source.group.name for source in rendered] == ["kern", "kern"]
-    assert [source.combination["op_name"] for source, _ in errors] == ["twice", "twice", "square", "square"]
-    assert {(source.text, error.code) for source, error in errors} == {("", "render-failed")}
 
 
 def test_two_combinations_with_one_key(tmp_path: Path) -> None:
@@ -154,50 +146,6 @@ def test_values_of_a_key_with_blanks_at_an_end_are_warned_of(tmp_path: Path) -> 
 def test_groups_that_callers_supply_are_not_rendered(tmp_path: Path) -> None:
     toml = MINI["family.toml"] + '\n[device.user]\ninterface = "op.cuh"\n'
     assert {r.group.name for r in render(tmp_path, family__toml=toml)} == {"kern", "op"}
-
-
-def excluding(table: str, *exclusions: dict[str, str]) -> str:
-    listed = ", ".join("{" + ", ".join(f'{n} = "{v}"' for n, v in each.items()) + "}" for each in exclusions)
-    return MINI["family.toml"].replace(f"[{table}]", f"[{table}]\nexclude = [{listed}]")
-
-
-@pytest.mark.parametrize(
-    ("exclusions", "names", "hint"),
-    [
-        ([{"data_type": "double", "op_name": "squar"}], ["op_name=squar", "op.json"], "'square'"),
-        ([{"data_type": "half"}], ["data_type=half"], "double, float"),
-        ([{"data_type": "double"}, {"data_type": "float"}], ["no combination"], None),
-    ],
-)
-def test_an_exclusion_of_nothing_or_everything(
-    tmp_path: Path, exclusions: list[dict[str, str]], names: list[str], hint: str | None
-) -> None:
-    with raises(FamilyError, "family-exclude", *names, hint=hint) as caught:
-        render(tmp_path, family__toml=excluding("device.op", *exclusions))
-    assert "[device.op]" in str(caught.value.where)
-
-
-_AXES = {"a": ["1", "2", "3"], "b": ["x", "y"], "c": ["u", "v"]}
-_PARTIAL = st.fixed_dictionaries({}, optional={n: st.sampled_from(v) for n, v in _AXES.items()}).filter(bool)
-
-
-@pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(_PARTIAL, max_size=4, unique_by=lambda each: tuple(sorted(each.items()))))
-def test_what_is_rendered_is_the_product_without_what_an_exclusion_matches(
-    tmp_path: Path, exclusions: list[dict[str, str]]
-) -> None:
-    whole = [dict(zip(_AXES, cell, strict=True)) for cell in product(*_AXES.values())]
-    left = [cell for cell in whole if not any(cell.items() >= each.items() for each in exclusions)]
-    toml = excluding("entrypoint.kern", *exclusions).replace('key = ["data_type"]', 'key = ["a", "b", "c"]')
-    toml = toml.replace('params = ["{{data_type}}* x", "unsigned n"]', "")
-    files = {"family__toml": toml, "kern__json": json.dumps(_AXES), "kern__cu__jinja": "{{a}}{{b}}{{c}}"}
-    if left:
-        found = [r.combination for r in render(tmp_path, **files) if r.group.name == "kern"]
-        assert found == left
-    else:
-        with raises(FamilyError, "family-exclude"):
-            render(tmp_path, **files)
 
 
 # --- keys that have one source ---
@@ -257,13 +205,3 @@ def test_shared_names_what_is_shared(tmp_path: Path) -> None:
         render_two(tmp_path, "x", "veclen")
     with raises(FamilyError, "family-invalid-value", "'veclem'", hint="veclen"):
         render_two(tmp_path, "x", "veclem")
-
-
-def test_combinations_that_fail_do_not_make_shared_unneeded(tmp_path: Path) -> None:
-    text = "{{data_type}}{% if veclen == '8' %}{{ nothing }}{% endif %}"
-    matrix = '{"data_type": ["float", "double"], "veclen": ["4", "8"]}'
-    toml = TWO_KEYS + 'shared = ["veclen"]\n'
-    path = write_family(tmp_path, {"family.toml": toml, "kern.json": matrix, "kern.cu.jinja": text})
-    errors: list[RenderError] = []
-    rendered = render_family(declaration.load_family(path), on_error=lambda _, error: errors.append(error))
-    assert (len(list(rendered)), len(errors)) == (2, 2)

@@ -155,7 +155,7 @@ def test_wrong_arguments_are_named(operators: dict[str, Operator]) -> None:
     with raises(OperatorError, "operator-call", "reduction"):
         reduce_rows(rows(), None, 3)
     for wrong in (lambda: square(), lambda: square(rows(), 1.0, 2.0), lambda: square(rows(), x=1), lambda: square(y=1)):
-        with pytest.raises(TypeError, match="square"):
+        with pytest.raises(TypeError, match="argument"):
             wrong()
 
 

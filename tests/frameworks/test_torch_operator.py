@@ -200,11 +200,11 @@ def test_the_schema_has_mutations_defaults_and_symbols() -> None:
     )
     text = schema(operator)
     assert text == (
-        "op(Tensor(a0!) x, SymInt size, Tensor(a2!)? y=None, Scalar factor=0.5, bool deep=False, int k=3, "
+        "op(Tensor(a0!) x, SymInt size, Tensor(a2!)? y=None, Scalar? factor=None, bool deep=False, int k=3, "
         'str mode="say \\"a\\\\b\\"") -> (Tensor, Tensor)'
     )
     parsed = torch._C.parse_schema(f"ns::{text}")
-    assert [argument.default_value for argument in parsed.arguments][3:] == [0.5, False, 3, 'say "a\\b"']
+    assert [argument.default_value for argument in parsed.arguments][3:] == [None, False, 3, 'say "a\\b"']
 
 
 # --- what PyTorch does with operators ---

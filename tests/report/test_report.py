@@ -22,7 +22,7 @@ from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture, Version
 from jitlto.database import FragmentDatabase
 from jitlto.database.writer import write
-from jitlto.record.family_record import Exclusion, FamilyRecord, GroupRecord, PartRecord, is_excluded
+from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.record.options import LinkOptions
 from jitlto.report import grid, page
@@ -40,7 +40,6 @@ def sample(
     names: tuple[str, str, str] = ("f", "kernel", "called"),
     symbol: str = "called",
     part: PartRecord | None = None,
-    exclude: tuple[Exclusion, ...] = (),
 ) -> FragmentDatabase:
     """Write a database of entrypoints with these parameters that call one device function, with dummy images."""
     name, kernel, called = names
@@ -68,7 +67,7 @@ def sample(
     fragments.append(Fragment(FragmentKey.make(name, called, {}), Role.DEVICE, "", (), (call,), (), image(b"x" * 99)))
     groups = (
         GroupRecord(called, Role.DEVICE, (), "called.cuh", False),
-        GroupRecord(kernel, Role.ENTRYPOINT, tuple(own[0]) if own else (), None, False, exclude),
+        GroupRecord(kernel, Role.ENTRYPOINT, tuple(own[0]) if own else (), None, False),
     )
     record = FamilyRecord(name, (), LinkOptions(), (Architecture(75),), groups, ())
     write(directory / "sample.fragdb", [record], fragments, blobs, part=part)
@@ -114,41 +113,26 @@ def test_a_combination_whose_values_occur_together_is_a_hole(tmp_path: Path) -> 
 
 def test_a_part_of_a_build_has_no_page(tmp_path: Path) -> None:
     part = PartRecord(1, 2, "0" * 64, (FragmentKey.make("f", "kernel", {"a": "1"}),), (("f", "nvrtc"),), (), ())
-    with sample(tmp_path, [{"a": "1"}], part=part) as database, raises(DatabaseError, hint="jitlto merge"):
+    with (
+        sample(tmp_path, [{"a": "1"}], part=part) as database,
+        raises(DatabaseError, "database-part", hint="jitlto merge"),
+    ):
         describe(database)
 
 
-def test_a_combination_that_is_excluded_on_purpose_is_no_hole(tmp_path: Path) -> None:
-    cells = [dict(zip("abc", cell, strict=True)) for cell in product("12", repeat=3)]
-    del cells[3]
-    meant = ((("a", "1"), ("b", "2"), ("c", "2")),)
-    with sample(tmp_path, cells, exclude=meant) as database:
-        report = describe(database)
-    assert states(group(report, "kernel").grid) == {State.EXISTS: 7, State.EXCLUDED: 1}
-    text = page.to_html(report)
-    assert text.count('<td class="excluded">') == 1
-    assert "Excluded on purpose: <code>a=1 b=2 c=2</code>" in text
-
-
 _CELLS = st.integers(1, 4).flatmap(
-    lambda width: st.tuples(
-        st.sets(st.tuples(*[st.sampled_from(["1", "2", "10", "a"])] * width), min_size=1, max_size=40),
-        st.lists(st.sampled_from([(("p0", "1"),), (("p0", "2"), ("p1", "a")), (("p1", "10"),)]), max_size=2),
-    )
+    lambda width: st.sets(st.tuples(*[st.sampled_from(["1", "2", "10", "a"])] * width), min_size=1, max_size=40)
 )
 
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(_CELLS)
-def test_every_cell_of_the_product_is_drawn(
-    given: tuple[set[tuple[str, ...]], list[Exclusion]],
-) -> None:
-    present, exclude = given
+def test_every_cell_of_the_product_is_drawn(present: set[tuple[str, ...]]) -> None:
     names = [f"p{n}" for n in range(len(next(iter(present))))]
     values = grid.find_values(names, present)
     whole = list(product(*values))
-    drawn = grid.draw(names, present, exclude)
+    drawn = grid.draw(names, present)
     if drawn is None:
         assert all(len(several) == 1 for several in values)
         return
@@ -156,10 +140,7 @@ def test_every_cell_of_the_product_is_drawn(
     width = len(drawn.rows[0][1])
     assert len(found) == len(drawn.rows) * width == len(whole)
     for cell in whole:
-        state = found[cell]
-        assert (state is State.EXISTS) == (cell in present)
-        if cell not in present:
-            assert (state is State.EXCLUDED) == is_excluded(exclude, dict(zip(names, cell, strict=True)))
+        assert (found[cell] is State.EXISTS) == (cell in present)
     for line, row in drawn.rows:
         assert all(
             set(dict(zip(names, cell, strict=True)).items()) >= {*zip(drawn.down, line, strict=True)} for _, cell in row

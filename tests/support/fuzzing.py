@@ -151,7 +151,6 @@ _KINDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
         "interface": texts,
         "options": _options,
         "link": st.fixed_dictionaries({}, optional=_link),
-        "exclude": st.lists(_some_values, max_size=3),
         "entry": texts,
         "syntax": st.sampled_from(["jinja", "cmake", "j"]),
     },

@@ -11,7 +11,6 @@ from jitlto.tuning.wisdom import Entry, Sizes, Trial, Wisdom
 
 H200 = "NVIDIA H200 (sm_90, 132 SMs, memory at 3201 MHz)"
 A100 = "NVIDIA A100 (sm_80, 108 SMs, memory at 1215 MHz)"
-KERNEL = "ab" * 32
 
 
 def variant(**choices: str) -> Variant:
@@ -20,8 +19,8 @@ def variant(**choices: str) -> Variant:
     return Variant(tuple(sorted(choices.items())), (int(block),) if block else ())
 
 
-def trial(seconds: float, count: int = 10, *, kernel: str = KERNEL, **choices: str) -> Trial:
-    return Trial(variant(**choices), kernel, seconds, count)
+def trial(seconds: float, count: int = 10, **choices: str) -> Trial:
+    return Trial(variant(**choices), seconds, count)
 
 
 def make_entry(
@@ -46,7 +45,6 @@ variants = st.builds(
 trials = st.builds(
     Trial,
     variants,
-    st.sampled_from([KERNEL, "cd" * 32]),
     st.floats(1e-7, 10),
     st.integers(1, 1000),
 )

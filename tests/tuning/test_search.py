@@ -15,7 +15,7 @@ from jitlto.tuning.search import Outcome
 from jitlto.tuning.wisdom import TIE, Entry, Trial
 from tests.support.errors import raises
 from tests.support.simulated import Simulated
-from tests.support.wisdom import H200, KERNEL, make_entry
+from tests.support.wisdom import H200, make_entry
 
 
 def variants_of(count: int) -> list[Variant]:
@@ -33,7 +33,7 @@ def search(times: list[float], device: Simulated, **how: object) -> Outcome:
 
 
 def entry_of(outcome: Outcome) -> Entry:
-    trials = [Trial(c.variant, KERNEL, c.seconds, len(c.times)) for c in outcome.candidates]
+    trials = [Trial(c.variant, c.seconds, len(c.times)) for c in outcome.candidates]
     return make_entry("f", "e", {}, (), H200, trials)
 
 
