@@ -429,4 +429,5 @@ class KernelFamily(Shared):
 
             cubin = point_to_sources(linked.cubin, self.location, self.name)
             linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
-        return Launcher(chosen, linked, plan)
+        with self.session.events.step("load", chosen.kernel):
+            return Launcher(chosen, linked, plan)

@@ -195,7 +195,7 @@ class Registry:
         for path in paths:
             if digest_of(path) == digest:
                 return self.file(path)
-        raise _errors().not_found_again(family, digest, paths)
+        raise _errors().not_found_again(family, digest, location)
 
     # --- in installed packages ---
 
