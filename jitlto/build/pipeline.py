@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from jitlto.base.errors import BuildError, CompileError, JitltoError
-from jitlto.base.text import check_type, format_bytes
+from jitlto.base.text import format_bytes
 from jitlto.build import proof, shards
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache, CacheUse
@@ -57,7 +57,6 @@ class BuildReport:
         use, found, written = self.use, "", ""
         if use.store:
             found = f", {use.store} from the store ({format_bytes(use.bytes_read)})"
-            found += f", {use.seconds_saved:.0f} s of compiling saved"
         if use.bytes_written:
             written = f", {format_bytes(use.bytes_written)} written to it"
         return f"{self.compiled or 'none'} compiled{found}{written}, {self.seconds:.1f} s"
@@ -91,7 +90,9 @@ def build(
     """
     begin = time.perf_counter()
     output = Path(output)
-    _check_arguments(output, jobs, executor, cache, shard)
+    if not output.parent.is_dir():
+        what = f"the directory {output.parent} does not exist"
+        raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
     observer.phase("render")
     sources = families
     if not isinstance(sources, RenderedFamilies):
@@ -154,21 +155,7 @@ def _finish(cache: Cache | None, outcome: Outcome, begin: float) -> CacheUse:
             cache.shared.flush(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
     counts = cache.shared.counts if cache and cache.shared else Counter[str]()
     traffic = {name: counts[name] for name in ("bytes_read", "bytes_written", "rejected", "failures")}
-    return CacheUse(seconds_saved=round(outcome.seconds_saved, 3), **outcome.layers, **traffic)
-
-
-def _check_arguments(output: Path, jobs: object, executor: object, cache: object, shard: object) -> None:
-    for value, expected, what in (
-        (jobs, int, "jobs must be a number"),
-        (executor, Executor, "executor must be a concurrent.futures.Executor"),
-        (cache, Cache, "cache must be a Cache, as open_cache returns"),
-        (shard, Shard, "shard must be a Shard"),
-    ):
-        if value is not None:
-            check_type(value, expected, what)
-    if not output.parent.is_dir():
-        what = f"the directory {output.parent} does not exist"
-        raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
+    return CacheUse(**outcome.layers, **traffic)
 
 
 def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer) -> Iterator[Sequence[CompileRequest]]:

@@ -379,7 +379,7 @@ def _entry_seeds(ground: Ground) -> list[bytes]:
                               images, (), "")  # fmt: skip
     with FragmentDatabase(ground.database) as database:
         contents = Contents.from_database(database)
-    return [*ground.kernels.values(), encode_unit(Unit(compiled, {}, 1.5)), contents.encode()]
+    return [*ground.kernels.values(), encode_unit(Unit(compiled, {})), contents.encode()]
 
 
 def _raw_entry(ground: Ground, data: bytes) -> None:

@@ -33,7 +33,6 @@ class Outcome:
     compiled: int = 0  # compiles that were run
     #: The requests that were not compiled, by the layer that they came from.
     layers: Counter[str] = field(default_factory=Counter)
-    seconds_saved: float = 0.0  # that these took to compile
 
 
 @dataclass(eq=False)
@@ -132,7 +131,6 @@ class Scheduler:
         found = self.cache.find_units({key: task.requests[0].config for key, task in by_key.items()})
         for key, (unit, layer) in found.items():
             by_key[key].answer = unit.compiled
-            self._outcome.seconds_saved += unit.seconds
             self._deliver(by_key[key].requests, unit.compiled, layer)
 
     def _collect(self, *, wait: bool) -> None:
@@ -156,7 +154,7 @@ class Scheduler:
         self._outcome.compiled += 1
         if self.cache is not None:
             headers = request.config.found_headers(request.closure, compiled.reads)
-            self.cache.put_unit(task.key, Unit(compiled, headers, result.seconds))
+            self.cache.put_unit(task.key, Unit(compiled, headers))
         self._deliver(task.requests, compiled, result=result)
 
     def _deliver(
