@@ -39,7 +39,7 @@ class _Family:
     record: FamilyRecord
     path: Path
     fragments: Mapping[FragmentKey, Fragment]
-    faults: Sequence[tuple[str, str, str]] | None  # of parts, whose checks are done by the merge
+    faults: Sequence[tuple[str, str]] | None  # of parts, whose checks are done by the merge
 
 
 def merge_databases(
