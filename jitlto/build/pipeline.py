@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from jitlto.base.errors import BuildError, CompileError
+from jitlto.base.errors import BuildError, CompileError, JitltoError
 from jitlto.base.text import check_type, format_bytes
 from jitlto.build import proof, shards
 from jitlto.build.assemble import assemble
@@ -22,7 +21,6 @@ from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.scheduler import Outcome, Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
-from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import InterfaceProof, find_broken
 from jitlto.build.interfaces import check_interfaces, interface_texts, own_texts
@@ -73,7 +71,6 @@ def build(
     executor: Executor | None = None,
     cache: Cache | None = None,
     observer: Observer = NO_OBSERVER,
-    keep_going: bool = False,
     shard: Shard | None = None,
     allow_incomplete: bool = False,
 ) -> BuildReport:
@@ -86,13 +83,11 @@ def build(
         executor: Where to compile instead, as many at a time as it likes.
         cache: The build cache; None to compile everything.
         observer: Receives the events of the build.
-        keep_going: Continue after failures, and report all of them at the end.
         shard: Build only this part; :func:`jitlto.build.merge.merge_databases` joins the parts.
         allow_incomplete: Write the database although kernels lack something, and report that as advice.
 
     Raises:
-        JitltoError: The first failure; with ``keep_going`` a :class:`~jitlto.build.failures.FailedFragmentsError` with
-            all fragments that do not compile.
+        JitltoError: The first failure.
     """
     begin = time.perf_counter()
     output = Path(output)
@@ -100,7 +95,7 @@ def build(
     observer.phase("render")
     sources = families
     if not isinstance(sources, RenderedFamilies):
-        sources = RenderedFamilies(sources, keep_going=keep_going)
+        sources = RenderedFamilies(sources)
     writer.check_writable(output)
     fragments: list[Fragment] = []
     blobs: dict[str, bytes] = {}
@@ -115,12 +110,11 @@ def build(
             pool = ProcessExecutor(jobs or default_jobs())
             stack.callback(pool.shutdown, cancel_futures=True)
         compile_ = partial(transport.submit, pool, run=transport.compile_job)
-        scheduler = Scheduler(compile_, cache, observer, begin, accept, keep_going=keep_going)
+        scheduler = Scheduler(compile_, cache, observer, begin, accept)
         outcome = scheduler.run(_announce(sources, shard, observer))
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
-        if outcome.failures or sources.failures:
-            observer.phase("check")
-            _raise_failures(sources, outcome, compiler, keep_going=keep_going)
+        if outcome.failure:
+            raise _explain(*outcome.failure, compiler)
         interfaces = InterfaceProof(outcome.sources, compiler, {f.name: f.own_interfaces for f in sources.families})
         sources.check_settings()
         observer.phase("check")
@@ -194,19 +188,9 @@ def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], 
         check_interfaces(record, record.select(fragments), faults, sources.origin, sources.show)
 
 
-def _raise_failures(
-    sources: RenderedFamilies, outcome: Outcome, compiler: InterfaceCompiler, *, keep_going: bool
-) -> None:
-    """Raise the failures of all steps so far; a source behind an interface that does not compile is not to blame."""
-    broken = functools.cache(lambda config: find_broken(compiler, config, config.interfaces))
-    failures = []
-    for request, failure in outcome.failures:
-        error = failure
-        if isinstance(failure, CompileError) and failure.code == CompileError.code:
-            explain(failure, interface_texts(request.config), own_texts(request.rendered, request.config))
-            error = broken(request.config) or failure
-        failures.append(Failure(request.rendered, error))
-    if failures and not keep_going:
-        raise failures[0].error
-    tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in outcome.requests]
-    raise FailedFragmentsError(group_failures([*sources.failures, *failures], tried), len(tried))
+def _explain(request: CompileRequest, error: JitltoError, compiler: InterfaceCompiler) -> JitltoError:
+    """Return what is to blame for a failure: perhaps an interface that does not compile, and not the source behind."""
+    if isinstance(error, CompileError) and error.code == CompileError.code:
+        explain(error, interface_texts(request.config), own_texts(request.rendered, request.config))
+        return find_broken(compiler, request.config, request.config.interfaces) or error
+    return error

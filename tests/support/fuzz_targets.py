@@ -489,7 +489,7 @@ _SOURCES = [
 ]
 _TOMLS = [MINI["family.toml"].encode()]
 _SIGNER = b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFtYHP6XEMiOiOI5r5jJ7vV69MHZyJfRe+NWk2hW9sCL"
-_SIGNERS = [_SIGNER + b" me\n", b'me@example.org namespaces="jitlto-store",valid-before="20300101" ' + _SIGNER]
+_SIGNERS = [_SIGNER + b" me\n", b'me@example.org namespaces="jitlto-store",cert-authority ' + _SIGNER]
 _KEYS = [b"mini/op[data_type=float,op_name=twice]", b"a/b[]", b"a/b[c=%2C%5B]"]
 _SYMBOLS = [b"_ZN4mini4kernIfEEvPT_j", b"_Z3addPKfi", b"N1aclEi", b"float const*", b"__half"]
 

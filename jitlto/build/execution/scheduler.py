@@ -28,9 +28,8 @@ from jitlto.families.templates import RenderedSource
 class Outcome:
     """The results of the requests."""
 
-    requests: list[CompileRequest] = field(default_factory=list)  # of all batches
     sources: dict[CompileRequest, CompiledSource] = field(default_factory=dict)
-    failures: list[tuple[CompileRequest, JitltoError]] = field(default_factory=list)  # in the order of the requests
+    failure: tuple[CompileRequest, JitltoError] | None = None  # the first, which ended the rest
     compiled: int = 0  # compiles that were run
     #: The requests that were not compiled, by the layer that they came from.
     layers: Counter[str] = field(default_factory=Counter)
@@ -68,7 +67,6 @@ class Scheduler:
     begin: float  # time.perf_counter() at the start of the build
     #: Called with each request and its compiled source; if it raises a BuildError, the request has failed.
     accept: Callable[[RenderedSource, CompiledSource], object] = lambda rendered, compiled: None  # noqa: ARG005
-    keep_going: bool = False  # after a failure; otherwise nothing more is compiled, and nothing awaited
     _outcome: Outcome = field(default_factory=Outcome, init=False)
     _tasks: dict[str, _Task] = field(default_factory=dict, init=False)  # by key, those that are done too
     _waiting: list[_Task] = field(default_factory=list, init=False)  # to be submitted, in order
@@ -86,7 +84,7 @@ class Scheduler:
         """
         outcome, remaining = self._outcome, iter(batches)
         try:
-            while self.keep_going or not outcome.failures:
+            while outcome.failure is None:
                 if (batch := next(remaining, None)) is not None:
                     self._look_up(batch)
                 elif not self._running and not self._waiting:
@@ -100,13 +98,10 @@ class Scheduler:
         finally:
             for future in self._running:
                 future.cancel()
-        order = {request: number for number, request in enumerate(outcome.requests)}
-        outcome.failures.sort(key=lambda failure: order[failure[0]])
         return outcome
 
     def _look_up(self, batch: Sequence[CompileRequest]) -> None:
         """Find requests in the cache, or make tasks of them."""
-        self._outcome.requests += batch
         heads = Counter(request.head for request in batch)
         new: list[_Task] = []
         for request in batch:
@@ -179,7 +174,7 @@ class Scheduler:
                 self.accept(request.rendered, answer)
             except JitltoError as error:
                 described = request.describe(error)
-                self._outcome.failures.append((request, described))
+                self._outcome.failure = self._outcome.failure or (request, described)
                 self.observer.failed(request.key, described)
                 continue
             self._outcome.sources[request] = answer
