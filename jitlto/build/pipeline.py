@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from jitlto.base.errors import BuildError, CompileError, JitltoError
-from jitlto.base.text import check_type, format_bytes
+from jitlto.base.text import format_bytes
 from jitlto.build import proof, shards
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache, CacheUse
 from jitlto.build.execution import transport
 from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.request import CompileRequest
-from jitlto.build.execution.scheduler import Outcome, Scheduler
+from jitlto.build.execution.scheduler import Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import InterfaceProof, find_broken
@@ -57,7 +57,6 @@ class BuildReport:
         use, found, written = self.use, "", ""
         if use.store:
             found = f", {use.store} from the store ({format_bytes(use.bytes_read)})"
-            found += f", {use.seconds_saved:.0f} s of compiling saved"
         if use.bytes_written:
             written = f", {format_bytes(use.bytes_written)} written to it"
         return f"{self.compiled or 'none'} compiled{found}{written}, {self.seconds:.1f} s"
@@ -91,7 +90,9 @@ def build(
     """
     begin = time.perf_counter()
     output = Path(output)
-    _check_arguments(output, jobs, executor, cache, shard)
+    if not output.parent.is_dir():
+        what = f"the directory {output.parent} does not exist"
+        raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
     observer.phase("render")
     sources = families
     if not isinstance(sources, RenderedFamilies):
@@ -111,11 +112,11 @@ def build(
             stack.callback(pool.shutdown, cancel_futures=True)
         compile_ = partial(transport.submit, pool, run=transport.compile_job)
         scheduler = Scheduler(compile_, cache, observer, begin, accept)
-        outcome = scheduler.run(_announce(sources, shard, observer))
+        scheduler.run(_announce(sources, shard, observer))
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
-        if outcome.failure:
-            raise _explain(*outcome.failure, compiler)
-        interfaces = InterfaceProof(outcome.sources, compiler, {f.name: f.own_interfaces for f in sources.families})
+        if scheduler.failure:
+            raise _explain(*scheduler.failure, compiler)
+        interfaces = InterfaceProof(scheduler.sources, compiler, {f.name: f.own_interfaces for f in sources.families})
         sources.check_settings()
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
@@ -133,9 +134,9 @@ def build(
 
         observer.phase("write")
         digest = writer.write(output, records, fragments, blobs, part=part, check=None if shard else check)
-    use = _finish(cache, outcome, begin)
+    use = _finish(cache, scheduler, begin)
     seconds = time.perf_counter() - begin
-    return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
+    return BuildReport(output, digest, tuple(fragments), scheduler.compiled, tuple(dict.fromkeys(advice)), seconds, use)
 
 
 def _part(shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: list[str]) -> PartRecord:
@@ -145,30 +146,16 @@ def _part(shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, a
     )
 
 
-def _finish(cache: Cache | None, outcome: Outcome, begin: float) -> CacheUse:
+def _finish(cache: Cache | None, scheduler: Scheduler, begin: float) -> CacheUse:
     """Bound the directory of a cache, wait for what is written to its store, and return how it was used."""
     if cache is not None:
-        if outcome.compiled:
+        if scheduler.compiled:
             cache.store.prune()
         if cache.shared is not None:
             cache.shared.flush(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
     counts = cache.shared.counts if cache and cache.shared else Counter[str]()
     traffic = {name: counts[name] for name in ("bytes_read", "bytes_written", "rejected", "failures")}
-    return CacheUse(seconds_saved=round(outcome.seconds_saved, 3), **outcome.layers, **traffic)
-
-
-def _check_arguments(output: Path, jobs: object, executor: object, cache: object, shard: object) -> None:
-    for value, expected, what in (
-        (jobs, int, "jobs must be a number"),
-        (executor, Executor, "executor must be a concurrent.futures.Executor"),
-        (cache, Cache, "cache must be a Cache, as open_cache returns"),
-        (shard, Shard, "shard must be a Shard"),
-    ):
-        if value is not None:
-            check_type(value, expected, what)
-    if not output.parent.is_dir():
-        what = f"the directory {output.parent} does not exist"
-        raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
+    return CacheUse(**scheduler.layers, **traffic)
 
 
 def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer) -> Iterator[Sequence[CompileRequest]]:

@@ -326,7 +326,7 @@ def _record_seeds(ground: Ground) -> list[bytes]:
     keys = [row[1] for row in rows(ground.database) if row[0] == "fragment"]
     part = {
         "number": 1, "count": 2, "whole": "0" * 64, "keys": keys, "toolchains": [["mini", "nvrtc 1"]],
-        "faults": [["f", "_Z2opf", "no such function"]], "advice": ["x"],
+        "faults": [["f", "_Z2opf"]], "advice": ["x"],
     }  # fmt: skip
     content = rows(ground.database)
     return [json.dumps(document).encode() for document in ({"rows": content}, {"rows": content, "part": part})]
@@ -379,7 +379,7 @@ def _entry_seeds(ground: Ground) -> list[bytes]:
                               images, (), "")  # fmt: skip
     with FragmentDatabase(ground.database) as database:
         contents = Contents.from_database(database)
-    return [*ground.kernels.values(), encode_unit(Unit(compiled, {}, 1.5)), contents.encode()]
+    return [*ground.kernels.values(), encode_unit(Unit(compiled, {})), contents.encode()]
 
 
 def _raw_entry(ground: Ground, data: bytes) -> None:
