@@ -20,8 +20,7 @@ class Config(Frozen):
     """The settings of a process.
 
     Args:
-        database_path: Database files and directories of databases, in the order in which they are searched; texts are
-            addresses of databases in stores.
+        database_path: Database files and directories of databases, in the order in which they are searched.
         cache_dir: Directory of this user's caches.
         build_cache_size: Bytes that the build cache may hold.
         cache: ``on``, ``readonly`` or ``off``: the cache of linked kernels.
@@ -39,7 +38,7 @@ class Config(Frozen):
         prebuilt: Where a package's database is taken from instead of compiling it.
     """
 
-    database_path: tuple[Path | str, ...]
+    database_path: tuple[Path, ...]
     cache_dir: Path
     build_cache_size: int
     cache: str
@@ -61,7 +60,7 @@ class Config(Frozen):
         """Read the settings from environment variables."""
         cache_dir = environment.get("JITLTO_CACHE_DIR") or str(_cache_home(environment) / "jitlto")
         return cls(
-            _database_path(environment.get("JITLTO_DATABASE_PATH", "")),
+            tuple(map(_absolute, filter(None, environment.get("JITLTO_DATABASE_PATH", "").split(os.pathsep)))),
             _absolute(cache_dir),
             _size(environment, "JITLTO_BUILD_CACHE_SIZE", "4G"),
             _choice(environment, "JITLTO_CACHE", ("on", "readonly", "off")),
@@ -78,15 +77,6 @@ class Config(Frozen):
             _choice(environment, "JITLTO_EXTENSION", ("auto", "required", "off")),
             _path(environment, "JITLTO_PREBUILT"),
         )
-
-
-def _database_path(text: str) -> tuple[Path | str, ...]:
-    if "://" not in text:
-        return tuple(_absolute(path) for path in text.split(os.pathsep) if path)
-    # The separator may be the colon, which is also part of an address: after the scheme, and before a port.
-    address = rf"[a-z][a-z0-9]*://[^{os.pathsep}/#]*(?::[0-9]+)?(?:[/#][^{os.pathsep}]*)?"
-    parts = re.findall(rf"{address}|[^{os.pathsep}]+", text)
-    return tuple(part if "://" in part else _absolute(part) for part in parts)
 
 
 def _path(environment: Mapping[str, str], variable: str) -> Path | None:

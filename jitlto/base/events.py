@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 from jitlto.base.frozen import Frozen
@@ -55,6 +56,9 @@ class Event(Frozen):
 
 
 Subscriber: TypeAlias = "Callable[[Event], object]"
+#: Name and kernel of a step → a context that the step runs in.
+StepObserver: TypeAlias = "Callable[[str, str], AbstractContextManager[object]]"
+_UNOBSERVED = nullcontext()
 
 #: All kinds, in the order in which counters list them.
 KINDS = tuple(value for name, value in vars(Kind).items() if name.isupper())
@@ -67,6 +71,13 @@ class Events:
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(KINDS, 0)
         self._subscribers: dict[object, Subscriber] = {}
+        #: Who observes steps while they run, such as ``open_ranges`` of ``jitlto.runtime.ranges``.
+        self.step_observer: StepObserver | None = None
+
+    def step(self, name: str, kernel: str) -> AbstractContextManager[object]:
+        """Return the context in which to run a step that takes long: ``plan``, ``link`` or ``load``."""
+        observer = self.step_observer
+        return _UNOBSERVED if observer is None else observer(name, kernel)
 
     def counters(self) -> Mapping[str, int]:
         """Return the number of events of each kind.

@@ -24,8 +24,8 @@ _HEXADECIMAL = frozenset(b"0123456789abcdef")
 SUFFIX = ".fragdb"
 #: Suffix of the directory that holds a database's twin: see :mod:`jitlto.database.twin`.
 TWIN_SUFFIX = ".lineinfo"
-#: Below the user's cache directory: databases of packages that are installed editable, and those of stores.
-EDITABLE, FETCHED = "editable", "fetched"
+#: Below the user's cache directory: databases of packages that are installed editable.
+EDITABLE = "editable"
 #: Group of the entry points by which installed packages declare their families and databases.
 GROUP = "jitlto.fragments"
 

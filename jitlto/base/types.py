@@ -26,18 +26,12 @@ class Parameter(Frozen):
         name: Its name.
         type: Its C++ type, e.g. ``float const*``.
         size, alignment: In bytes, from the ``.entry`` that the compiler emitted.
-        definition: Of a structure whose fields are declared: its definition, after those of the structures in it.
     """
 
     name: str
     type: str
     size: int
     alignment: int
-    definition: str = ""
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the values by field, without a definition that is not known."""
-        return {name: value for name, value in self.__dict__.items() if name != "definition" or value}
 
     def __str__(self) -> str:
         return f"{self.type} {self.name}"

@@ -10,7 +10,7 @@ from jitlto.base import config
 from jitlto.base.cache_dir import CacheDir, Usage
 from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
-from jitlto.base.files import EDITABLE, FETCHED, SUFFIX, remove_directory, write_hint
+from jitlto.base.files import EDITABLE, SUFFIX, remove_directory, write_hint
 
 CACHE_OFF = "JITLTO_CACHE=off: nothing is read or stored"
 
@@ -20,7 +20,7 @@ class UserCache:
     """One of the user's caches.
 
     Args:
-        name: ``cubins`` or ``build``; or ``editable`` or ``fetched``, which hold databases, each in its directory.
+        name: ``cubins`` or ``build``; or ``editable``, which holds databases, each in its directory.
         title: Its name in messages.
         bound: Its size limit in bytes; None for databases, which stay until all is cleared.
         setting: ``on``, ``readonly`` or ``off``: whether programs use it.
@@ -102,10 +102,7 @@ def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
     )
 
 
-def kept_databases(settings: Config | None = None) -> tuple[UserCache, UserCache]:
-    """Return the databases of editable installs and those fetched from shared stores."""
-    root = (settings or config.current()).cache_dir
-    return (
-        UserCache(EDITABLE, "databases of packages that are installed editable", root / EDITABLE),
-        UserCache(FETCHED, "databases fetched from shared stores", root / FETCHED),
-    )
+def kept_databases(settings: Config | None = None) -> UserCache:
+    """Return the databases of editable installs."""
+    directory = (settings or config.current()).cache_dir / EDITABLE
+    return UserCache(EDITABLE, "databases of packages that are installed editable", directory)

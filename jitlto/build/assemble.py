@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from jitlto.base.errors import BuildError
-from jitlto.base.layouts import canonical_spelling, is_same_type, is_supported, parse_definitions, parse_type
+from jitlto.base.layouts import canonical_spelling, is_built_in, is_same_type, is_supported
 from jitlto.base.mangling import base_name, demangle, parameter_types
 from jitlto.base.types import UNKNOWN_TYPE, Parameter, find_scalar
 from jitlto.compile.compiler import CompiledSource
@@ -117,31 +117,16 @@ def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSou
             raise error(f"parameter {name!r} of type {chosen} has {expected} bytes, but the kernel takes {size[0]}")
         if type_ and (stated is None or is_same_type(stated, type_)):
             chosen = type_  # the compiler's, unless params narrows it
-        if definition := _find_definition(rendered, chosen):
-            fields = parse_definitions(definition)
-            if (fields.size, fields.alignment) != size:
-                what = f"parameter {name!r}: {fields.type} is declared with {fields.size} bytes, aligned to "
-                what += f"{fields.alignment}; the kernel takes {size[0]}, aligned to {size[1]}"
-                hint = "list all fields under [struct], with their types, and align where C++ has alignas"
-                raise error(what, hint, "build-struct-mismatch")
         is_number = number < len(kinds) and kinds[number].isdigit()
         chosen = f"enum {chosen}" if is_number and _is_name(chosen) else chosen
-        made.append(Parameter(name, chosen, *size, definition))
+        made.append(Parameter(name, chosen, *size))
     return tuple(made)
-
-
-def _find_definition(rendered: RenderedSource, type_name: str) -> str:
-    """Return the definition of a structure, as the family declares it; empty if it does not."""
-    declared = rendered.group.structures
-    exact = [text for name, text in declared if canonical_spelling(name) == canonical_spelling(type_name)]
-    found = exact or [text for name, text in declared if is_same_type(name, type_name)]
-    return found[0] if len(found) == 1 else ""
 
 
 @lru_cache(maxsize=4096)  # the kernels of a build share their types
 def _is_name(type_name: str) -> bool:
     """Return whether a type is one with a name: an enum, if a kernel takes it as a number."""
-    is_known = type_name == UNKNOWN_TYPE or type_name.startswith("enum ") or parse_type(type_name) is not None
+    is_known = type_name == UNKNOWN_TYPE or type_name.startswith("enum ") or is_built_in(type_name)
     return not is_known and is_supported(type_name)
 
 

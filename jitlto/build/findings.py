@@ -7,16 +7,13 @@ messages are compared.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
 
 from jitlto.base.errors import JitltoError, LoggedError
 from jitlto.base.mangling import base_name
 from jitlto.record.check_result import Cause, Place
-
-T = TypeVar("T")
 
 _MOST_IN_FULL, _MOST_PLACES = 10, 3
 
@@ -40,7 +37,6 @@ class Kind(StrEnum):
     SUPPLIED = "supplied"  # function, by callers at run time: not a failure
     DEFINITION = "definition"  # of an inline function, different in two fragments of a kernel
     UNCOMPARED = "uncompared"  # inline functions of a family: not a failure
-    COMPILE = "compile"  # of a fragment
     LINK = "link"  # that nvJitLink cannot do
     CALL = "call"  # of an operator, which chooses no kernel or does not fit it
 
@@ -79,36 +75,23 @@ def message_of(error: JitltoError) -> str:
     return f"{error.where}: {error.what}" if error.where else error.what
 
 
-def group_by_cause(
-    items: Iterable[T], message: Callable[[T], tuple[object, str]], values: Iterable[str]
-) -> list[list[T]]:
-    """Group items that have the same cause, the most frequent first, and otherwise in their order.
-
-    Args:
-        items: What failed.
-        message: What must be equal, and a text, which may differ in values, numbers, scalar types, names of files and
-            the types in names of functions.
-        values: Of parameters, in all combinations. A ``T`` that is a value in one may be a constant in another, and is
-            left out of the texts of both.
-    """
-    varying = {word for value in set(values) for word in _WORD.findall(value)}
-    groups: dict[object, list[T]] = {}
-    for item in items:
-        what, text = message(item)
-        text = _MANGLED.sub(lambda match: base_name(match[0]), _PLACE.sub(" ", text))
-        words = tuple(word for word in _WORD.findall(text) if not (word in varying or _TYPES.fullmatch(word)))
-        groups.setdefault((what, words), []).append(item)
-    return sorted(groups.values(), key=len, reverse=True)
-
-
 def group_findings(findings: Sequence[Finding]) -> tuple[Cause, ...]:
-    """Group findings by cause, the most frequent first; the first of a cause represents it."""
-    values = [value for finding in findings for value in finding.configuration.values()]
-    return tuple(map(cause_of, group_by_cause(findings, lambda each: ((each.kind, each.code), each.message), values)))
+    """Group findings by cause, the most frequent first; the first of a cause represents it.
+
+    Messages of one cause may differ in values, numbers, scalar types, names of files and the types in names of
+    functions. A ``T`` that is a value in one configuration may be a constant in another: it is left out of both.
+    """
+    values = {value for finding in findings for value in finding.configuration.values()}
+    varying = {word for value in values for word in _WORD.findall(value)}
+    groups: dict[object, list[Finding]] = {}
+    for each in findings:
+        text = _MANGLED.sub(lambda match: base_name(match[0]), _PLACE.sub(" ", each.message))
+        words = tuple(word for word in _WORD.findall(text) if not (word in varying or _TYPES.fullmatch(word)))
+        groups.setdefault((each.kind, each.code, words), []).append(each)
+    return tuple(map(_cause_of, sorted(groups.values(), key=len, reverse=True)))
 
 
-def cause_of(findings: Sequence[Finding]) -> Cause:
-    """Return the cause of some findings; the first represents it."""
+def _cause_of(findings: Sequence[Finding]) -> Cause:
     first = findings[0]
     archs = tuple(dict.fromkeys(finding.arch for finding in findings if finding.arch))
     places = tuple(Place(f.subject, dict(f.configuration), f.arch, f.message) for f in findings)

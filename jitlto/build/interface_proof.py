@@ -20,8 +20,8 @@ from jitlto.build.interfaces import path_of
 from jitlto.compile.compiler import CompiledSource
 from jitlto.record.headers import interfaces_first
 
-#: What no interface declares as a fragment requires it: family, symbol and reason, sorted.
-Faults = tuple[tuple[str, str, str], ...]
+#: What no interface declares as a fragment requires it: family and symbol, sorted.
+Faults = tuple[tuple[str, str], ...]
 
 _PACK = "jitlto: an interface leaves #pragma pack open"
 _PACKED = f"""
@@ -97,12 +97,12 @@ class InterfaceProof:
             BuildError: An interface does not compile alone, or leaves ``#pragma pack`` open.
             FamilyError: A symbol has another type in a family than in another that uses it.
         """
-        found: set[tuple[str, str, str]] = set()
+        found: set[tuple[str, str]] = set()
         for (family, config), (probe, in_order) in self._probes.items():
             if probe.answer().log and (error := find_broken(self._compiler, config, config.interfaces)):
                 raise error
             if probe.answer().log or in_order or any(probe.undeclared()):
-                found.update((family, name, reason) for name, reason in self._judge(family, config, probe.names))
+                found.update((family, name) for name in self._judge(family, config, probe.names))
             else:
                 self._keep_types(family, probe)
         for name, types in self._types.items():
@@ -112,21 +112,20 @@ class InterfaceProof:
                 raise FamilyError(f"the type of {demangle(name)} is {forms}", code="family-use", hint=hint)
         return tuple(sorted(found))
 
-    def _judge(self, family: str, config: CompileConfig, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield the symbols that the interfaces do not declare, with the reasons, and keep the types of the others."""
+    def _judge(self, family: str, config: CompileConfig, names: Sequence[str]) -> Iterator[str]:
+        """Yield the symbols that the interfaces do not declare, and keep the types of the others."""
         while names:
             probe = _Probe(self._compiler, config, config.interfaces, names)
             if not (log := probe.answer().log):
                 self._keep_types(family, probe)
-                for name in probe.undeclared():
-                    yield name, f"{demangle(name)} is not what the interfaces declare by this name"
+                yield from probe.undeclared()
                 return
             errors = [(int(match["line"]), match["text"]) for match in _ERROR.finditer(log)]
             faulty = {probe.lines[line]: text for line, text in reversed(errors) if line in probe.lines}
             if not faulty:
                 raise _alone_error(config, config.interfaces[-1], log)
             # Private members are declared, and cannot be referred to.
-            yield from ((name, text) for name, text in faulty.items() if "inaccessible" not in text)
+            yield from (name for name, text in faulty.items() if "inaccessible" not in text)
             names = [name for name in names if name not in faulty]
 
     def _keep_types(self, family: str, probe: _Probe) -> None:

@@ -120,7 +120,7 @@ class InterfaceRules:
 def check_interfaces(
     family: FamilyRecord,
     fragments: Sequence[Fragment],
-    faults: Iterable[tuple[str, str, str]],
+    faults: Iterable[tuple[str, str]],
     where: Callable[[FragmentKey], str | None] = lambda _: None,
     show: Show = lambda *_: "",
 ) -> None:
@@ -139,7 +139,7 @@ def check_interfaces(
     for fragment in fragments:
         for symbol in fragment.provides:
             providers[symbol.name].setdefault(fragment.key.group, fragment)
-    undeclared = {(owner, name) for owner, name, _ in faults}
+    undeclared = set(faults)
     required = ((fragment.key, symbol.name) for fragment in fragments for symbol in fragment.requires)
     for key, name, provider in ((*each, one) for each in required for one in providers[each[1]].values()):
         group, what = family.group(provider.key.group), f"{key} requires {demangle(name)} of {provider.key}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +39,7 @@ class _Family:
     record: FamilyRecord
     path: Path
     fragments: Mapping[FragmentKey, Fragment]
-    faults: Sequence[tuple[str, str, str]] | None  # of parts, whose checks are done by the merge
+    faults: Sequence[tuple[str, str]] | None  # of parts, whose checks are done by the merge
 
 
 def merge_databases(
@@ -94,30 +94,11 @@ def merge_databases(
                 check_interfaces(record, planned, family.faults)
         store = cache.store if cache else None
         check = partial(proof.prove_once, advice, fragments, store=store, allow_incomplete=allow_incomplete)
-        digest = writer.write(output, [*records.values()], fragments, _Images(opened), check=check)
-    return MergeReport(Path(output), digest, tuple(fragments), tuple(dict.fromkeys(advice)))
-
-
-class _Images(Mapping[str, bytes]):
-    """The images of databases by SHA-256, each read when it is looked up."""
-
-    def __init__(self, databases: Iterable[FragmentDatabase]) -> None:
-        self._sources = {
-            image.sha256: (image, source)
-            for source in databases
-            for fragment in source.fragments()
-            for image in fragment.images
+        images = {
+            image.sha256: source.read(image) for source in opened for f in source.fragments() for image in f.images
         }
-
-    def __getitem__(self, sha256: str) -> bytes:
-        image, source = self._sources[sha256]
-        return source.read(image)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._sources)
-
-    def __len__(self) -> int:
-        return len(self._sources)
+        digest = writer.write(output, [*records.values()], fragments, images, check=check)
+    return MergeReport(Path(output), digest, tuple(fragments), tuple(dict.fromkeys(advice)))
 
 
 def _read(one: FragmentDatabase) -> Iterator[_Family]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,17 +11,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from jitlto.base.errors import BuildError, CompileError
-from jitlto.base.text import check_type, format_bytes
+from jitlto.base.errors import BuildError, CompileError, JitltoError
+from jitlto.base.text import format_bytes
 from jitlto.build import proof, shards
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache, CacheUse
 from jitlto.build.execution import transport
 from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.request import CompileRequest
-from jitlto.build.execution.scheduler import Outcome, Scheduler
+from jitlto.build.execution.scheduler import Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
-from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import InterfaceProof, find_broken
 from jitlto.build.interfaces import check_interfaces, interface_texts, own_texts
@@ -59,7 +57,6 @@ class BuildReport:
         use, found, written = self.use, "", ""
         if use.store:
             found = f", {use.store} from the store ({format_bytes(use.bytes_read)})"
-            found += f", {use.seconds_saved:.0f} s of compiling saved"
         if use.bytes_written:
             written = f", {format_bytes(use.bytes_written)} written to it"
         return f"{self.compiled or 'none'} compiled{found}{written}, {self.seconds:.1f} s"
@@ -73,7 +70,6 @@ def build(
     executor: Executor | None = None,
     cache: Cache | None = None,
     observer: Observer = NO_OBSERVER,
-    keep_going: bool = False,
     shard: Shard | None = None,
     allow_incomplete: bool = False,
 ) -> BuildReport:
@@ -86,21 +82,21 @@ def build(
         executor: Where to compile instead, as many at a time as it likes.
         cache: The build cache; None to compile everything.
         observer: Receives the events of the build.
-        keep_going: Continue after failures, and report all of them at the end.
         shard: Build only this part; :func:`jitlto.build.merge.merge_databases` joins the parts.
         allow_incomplete: Write the database although kernels lack something, and report that as advice.
 
     Raises:
-        JitltoError: The first failure; with ``keep_going`` a :class:`~jitlto.build.failures.FailedFragmentsError` with
-            all fragments that do not compile.
+        JitltoError: The first failure.
     """
     begin = time.perf_counter()
     output = Path(output)
-    _check_arguments(output, jobs, executor, cache, shard)
+    if not output.parent.is_dir():
+        what = f"the directory {output.parent} does not exist"
+        raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
     observer.phase("render")
     sources = families
     if not isinstance(sources, RenderedFamilies):
-        sources = RenderedFamilies(sources, keep_going=keep_going)
+        sources = RenderedFamilies(sources)
     writer.check_writable(output)
     fragments: list[Fragment] = []
     blobs: dict[str, bytes] = {}
@@ -115,13 +111,12 @@ def build(
             pool = ProcessExecutor(jobs or default_jobs())
             stack.callback(pool.shutdown, cancel_futures=True)
         compile_ = partial(transport.submit, pool, run=transport.compile_job)
-        scheduler = Scheduler(compile_, cache, observer, begin, accept, keep_going=keep_going)
-        outcome = scheduler.run(_announce(sources, shard, observer))
+        scheduler = Scheduler(compile_, cache, observer, begin, accept)
+        scheduler.run(_announce(sources, shard, observer))
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
-        if outcome.failures or sources.failures:
-            observer.phase("check")
-            _raise_failures(sources, outcome, compiler, keep_going=keep_going)
-        interfaces = InterfaceProof(outcome.sources, compiler, {f.name: f.own_interfaces for f in sources.families})
+        if scheduler.failure:
+            raise _explain(*scheduler.failure, compiler)
+        interfaces = InterfaceProof(scheduler.sources, compiler, {f.name: f.own_interfaces for f in sources.families})
         sources.check_settings()
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
@@ -139,9 +134,9 @@ def build(
 
         observer.phase("write")
         digest = writer.write(output, records, fragments, blobs, part=part, check=None if shard else check)
-    use = _finish(cache, outcome, begin)
+    use = _finish(cache, scheduler, begin)
     seconds = time.perf_counter() - begin
-    return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(dict.fromkeys(advice)), seconds, use)
+    return BuildReport(output, digest, tuple(fragments), scheduler.compiled, tuple(dict.fromkeys(advice)), seconds, use)
 
 
 def _part(shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: list[str]) -> PartRecord:
@@ -151,30 +146,16 @@ def _part(shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, a
     )
 
 
-def _finish(cache: Cache | None, outcome: Outcome, begin: float) -> CacheUse:
+def _finish(cache: Cache | None, scheduler: Scheduler, begin: float) -> CacheUse:
     """Bound the directory of a cache, wait for what is written to its store, and return how it was used."""
     if cache is not None:
-        if outcome.compiled:
+        if scheduler.compiled:
             cache.store.prune()
         if cache.shared is not None:
             cache.shared.flush(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
     counts = cache.shared.counts if cache and cache.shared else Counter[str]()
     traffic = {name: counts[name] for name in ("bytes_read", "bytes_written", "rejected", "failures")}
-    return CacheUse(seconds_saved=round(outcome.seconds_saved, 3), **outcome.layers, **traffic)
-
-
-def _check_arguments(output: Path, jobs: object, executor: object, cache: object, shard: object) -> None:
-    for value, expected, what in (
-        (jobs, int, "jobs must be a number"),
-        (executor, Executor, "executor must be a concurrent.futures.Executor"),
-        (cache, Cache, "cache must be a Cache, as open_cache returns"),
-        (shard, Shard, "shard must be a Shard"),
-    ):
-        if value is not None:
-            check_type(value, expected, what)
-    if not output.parent.is_dir():
-        what = f"the directory {output.parent} does not exist"
-        raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
+    return CacheUse(**scheduler.layers, **traffic)
 
 
 def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer) -> Iterator[Sequence[CompileRequest]]:
@@ -194,19 +175,9 @@ def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], 
         check_interfaces(record, record.select(fragments), faults, sources.origin, sources.show)
 
 
-def _raise_failures(
-    sources: RenderedFamilies, outcome: Outcome, compiler: InterfaceCompiler, *, keep_going: bool
-) -> None:
-    """Raise the failures of all steps so far; a source behind an interface that does not compile is not to blame."""
-    broken = functools.cache(lambda config: find_broken(compiler, config, config.interfaces))
-    failures = []
-    for request, failure in outcome.failures:
-        error = failure
-        if isinstance(failure, CompileError) and failure.code == CompileError.code:
-            explain(failure, interface_texts(request.config), own_texts(request.rendered, request.config))
-            error = broken(request.config) or failure
-        failures.append(Failure(request.rendered, error))
-    if failures and not keep_going:
-        raise failures[0].error
-    tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in outcome.requests]
-    raise FailedFragmentsError(group_failures([*sources.failures, *failures], tried), len(tried))
+def _explain(request: CompileRequest, error: JitltoError, compiler: InterfaceCompiler) -> JitltoError:
+    """Return what is to blame for a failure: perhaps an interface that does not compile, and not the source behind."""
+    if isinstance(error, CompileError) and error.code == CompileError.code:
+        explain(error, interface_texts(request.config), own_texts(request.rendered, request.config))
+        return find_broken(compiler, request.config, request.config.interfaces) or error
+    return error

@@ -11,13 +11,12 @@ from dataclasses import replace
 from msgspec import structs
 
 from jitlto.base.cached import cached_property
-from jitlto.base.errors import BuildError, FamilyError, JitltoError, ToolchainError
+from jitlto.base.errors import BuildError, FamilyError, ToolchainError
 from jitlto.base.mangling import base_name
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
-from jitlto.build.failures import Failure
 from jitlto.build.interface_settings import check_settings
 from jitlto.build.interfaces import InterfaceRules, interface_texts, own_texts
 from jitlto.build.uses import check_uses
@@ -27,7 +26,7 @@ from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.sides import show_sides
 from jitlto.cuda import nvjitlink
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.templates import RenderedSource, render_family
+from jitlto.families.templates import render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import FragmentKey
 
@@ -39,12 +38,10 @@ class RenderedFamilies:
 
     Args:
         families: Their declarations.
-        keep_going: Record sources that cannot be rendered in ``failures``, instead of raising the error of the first.
 
     Attributes:
         families: Those, and behind them those that they use.
         rendered: The requests so far, in order.
-        failures: Sources that could not be rendered so far.
         advice: Warnings about the matrices so far.
         records: The record of each family, by name.
 
@@ -52,18 +49,16 @@ class RenderedFamilies:
         FamilyError: If two families have one name, or do not fit those that they use.
     """
 
-    def __init__(self, families: Iterable[FamilyDeclaration], *, keep_going: bool = False) -> None:
+    def __init__(self, families: Iterable[FamilyDeclaration]) -> None:
         families = tuple(families)
         for family in families:
             check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
         self.families = with_used(families)
         self.rendered: list[CompileRequest] = []
-        self.failures: list[Failure] = []
         self.advice: list[str] = []
         self._files: dict[str, bytes] = {}
         self.records = {family.name: family_record(family, self._files) for family in self.families}
         check_uses(self.records, {family.name: f"{family.path} [use]" for family in self.families})
-        self._keep_going = keep_going
         self._find = functools.cache(find_toolchain)
         self._batches: list[list[CompileRequest]] = []  # by family
 
@@ -82,8 +77,7 @@ class RenderedFamilies:
     def _render(self, family: FamilyDeclaration) -> list[CompileRequest]:
         toolchain = self._find(family.toolchain)
         configs = functools.cache(functools.partial(_config, family, toolchain, self._files))
-        add_failure = self._add_failure if self._keep_going else None
-        rendered = render_family(family, on_error=add_failure, on_warning=self.advice.append)
+        rendered = render_family(family, on_warning=self.advice.append)
         requests = [
             CompileRequest(r, configs(family.compiler_options(r.group), r.group.architectures)) for r in rendered
         ]
@@ -131,9 +125,6 @@ class RenderedFamilies:
         request = self._by_key[key]
         own = own_texts(request.rendered, request.config)
         return show_sides(base_name(symbol), interface_texts(request.config), own)
-
-    def _add_failure(self, rendered: RenderedSource, error: JitltoError) -> None:
-        self.failures.append(Failure(rendered, error))
 
 
 def _check_reproducible(requests: Iterable[CompileRequest]) -> None:

@@ -77,7 +77,7 @@ def digest_sources(requests: Iterable[CompileRequest]) -> dict[FragmentKey, str]
 def make_part_record(
     shard: Shard,
     contents: Mapping[FragmentKey, str],
-    faults: Iterable[tuple[str, str, str]],
+    faults: Iterable[tuple[str, str]],
     toolchains: Mapping[str, str],
     advice: Sequence[str],
 ) -> PartRecord:

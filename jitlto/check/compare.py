@@ -15,7 +15,7 @@ from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_link_for, linkable_architectures
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
-from jitlto.link.definitions import CONFLICT, find_conflict
+from jitlto.link.definitions import CONFLICT, ConflictSearch
 from jitlto.link.parallel import default_workers
 from jitlto.plan.user_code.inputs import make_stub
 from jitlto.runtime.family import KernelFamily
@@ -89,7 +89,6 @@ def _compare(job: LinkJob) -> None:
         for fragment, image in zip(fragments, plan.images, strict=True)
     ]
     store, workers = job.family.session.kernel_cache.store, default_workers() if len(inputs) > _MANY else 1
-    if conflict := find_conflict(
-        inputs, [f.provides for f in fragments], plan.link_target.linked_for, plan.options, store, workers
-    ):
+    provided, target = [f.provides for f in fragments], plan.link_target.linked_for
+    if conflict := ConflictSearch(inputs, provided, target, plan.options, store, workers).find():
         raise conflict.error()

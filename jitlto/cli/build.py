@@ -61,7 +61,6 @@ Example:
 @click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: local worker processes].")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
 @click.option("--no-compare-archs", is_flag=True, hidden=True, expose_value=False)  # of scripts: nothing is compared
-@click.option("-k", "--keep-going", is_flag=True, help="Continue after failures, and report them by cause at the end.")
 @shard_option("Build part I of N, for `jitlto merge`.")
 @click.option(
     "--lineinfo", is_flag=True,
@@ -108,13 +107,13 @@ def build(
     if lineinfo:
         twins.check_writable(output)
     how["cache"] = cache = None if no_cache else open_shared_cache()
-    rendered, twin = RenderedFamilies(families, keep_going=how["keep_going"]), None
+    rendered, twin = RenderedFamilies(families), None
     with progress("compiling", quiet=quiet) as observer, _executor(executor, how["jobs"], cache) as how["executor"]:
         how["observer"] = recorder = Trace(observer)
         try:
             report = pipeline.build(rendered, output, **how)
             if lineinfo:
-                del how["keep_going"], how["shard"]
+                del how["shard"]
                 twin = twins.build_twin(rendered.families, output, **how)
         finally:  # timings of a failed build are written too
             if timings is not None:

@@ -26,7 +26,7 @@ def cache() -> None:
 def info(as_json: bool) -> None:
     """Show the caches' directories, contents and size limits."""
     settings = config.current()
-    caches = [_describe(place) for place in (*user_caches(), *kept_databases())]
+    caches = [_describe(place) for place in (*user_caches(), kept_databases())]
     stores = settings.store.split() if settings.cache != "off" else []
     result = {"caches": caches, "stores": stores, "mode": settings.mode}
     print_result(result, _lines(result), as_json=as_json)
@@ -64,15 +64,13 @@ def prune(size: int | None) -> None:
 
 
 @cache.command(epilog="Example: jitlto cache clear --only cubins")
-@click.option(
-    "--only", type=click.Choice(["cubins", "build", "editable", "fetched"]), help="Only these [default: all]."
-)
+@click.option("--only", type=click.Choice(["cubins", "build", "editable"]), help="Only these [default: all].")
 def clear(only: str | None) -> None:
-    """Remove every entry, and the databases of packages that are installed editable or that came from shared stores.
+    """Remove every entry, and the databases of packages that are installed editable.
 
-    Kernels and databases are linked, compiled or fetched again when they are needed.
+    Kernels and databases are linked or compiled again when they are needed.
     """
-    for place in (*user_caches(), *kept_databases()):
+    for place in (*user_caches(), kept_databases()):
         if only in (None, place.name):
             _remove(place, -1)
 

@@ -50,7 +50,6 @@ class _Parameter(Struct, gc=False):
     type: str
     size: Count
     alignment: Count
-    definition: str = ""
 
 
 class _Fragment(Fragment, frozen=True, gc=False):
@@ -95,7 +94,7 @@ def decode_fragment(key: str, record: bytes) -> Fragment:
         raise InvalidRecordError("the key of a different fragment")
     for image in r.images:
         _architecture(str(image.architecture))
-    signature = tuple(_parameter(p.name, p.type, p.size, p.alignment, p.definition) for p in r.signature)
+    signature = tuple(_parameter(p.name, p.type, p.size, p.alignment) for p in r.signature)
     return Fragment(r.key, r.role, r.entry, signature, r.provides, r.requires, r.images, r.bodies)
 
 

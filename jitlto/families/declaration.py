@@ -14,10 +14,6 @@ from jitlto.base.errors import FamilyError, JitltoError
 from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
-from jitlto.families.family_rules import (
-    read_link,
-    read_structures,
-)
 from jitlto.families.tuning_rules import check_tune, read_tune
 from jitlto.record.fragment import ImageKind, Role, is_name
 from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
@@ -46,7 +42,6 @@ class GroupDeclaration:
     shared: tuple[str, ...] = ()  # key parameters whose values may have the same source
     options: tuple[str, ...] = ()  # of the compiler, after the family's
     architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
-    structures: tuple[tuple[str, str], ...] = ()  # name and definition of each whose fields the family declares
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
 
 
@@ -242,7 +237,7 @@ def _load(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
 
 def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
     document = read_toml(path, FamilyError)
-    document.check_keys(["family", "entrypoint", "device", "link", "use", "struct"])
+    document.check_keys(["family", "entrypoint", "device", "link", "use"])
     table = document.table("family")
     family = table.decode(_FamilyTable)
     if not is_name(family.name):
@@ -251,9 +246,8 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     if sorted(family.images) not in (["ltoir"], ["ltoir", "ptx"]):
         hint = 'write images = ["ltoir", "ptx"], or ["ltoir"] to link only with the compiler\'s CUDA major'
         raise table.error(f"invalid images {list(family.images)}", hint)
-    structures = read_structures(document.table("struct", required=False))
     groups = [
-        _group(role, role_table.table(name), family.syntax, structures)
+        _group(role, role_table.table(name), family.syntax)
         for role in Role
         for role_table in [document.table(role.value, required=False)]
         for name in role_table.values
@@ -266,7 +260,7 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         if names.count(name) > 1:
             other = document.table("device").table(name)
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
-    link = read_link(document.table("link", required=False))
+    link = _read_link(document.table("link", required=False))
     uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
     include: dict[str, Path] = {}
     for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
@@ -344,9 +338,14 @@ def _used_path(path: Path) -> Path:
     return short if os.path.realpath(short) == os.path.realpath(path) else path
 
 
-def _group(
-    role: Role, table: TomlTable, default_syntax: str, structures: tuple[tuple[str, str], ...]
-) -> GroupDeclaration:
+def _read_link(table: TomlTable) -> LinkOptions:
+    try:
+        return LinkOptions.from_mapping(table.values)
+    except JitltoError as error:
+        raise table.error(error.what, error.hint, case="link-option") from None
+
+
+def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
@@ -377,7 +376,6 @@ def _group(
         group.shared,
         group.options,
         parse_architectures(table, group.archs) if group.archs else (),
-        structures if entry else (),
         read_tune(table.table("tune")) if entry and entry.tune is not None else None,
     )
 

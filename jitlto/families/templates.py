@@ -49,15 +49,12 @@ def describe_combination(combination: Mapping[str, str]) -> str:
 def render_family(
     family: FamilyDeclaration,
     *,
-    on_error: Callable[[RenderedSource, RenderError], None] | None = None,
     on_warning: Callable[[str], None] | None = None,
 ) -> Iterator[RenderedSource]:
     """Render every combination of every group that has a template, groups by name, combinations in matrix order.
 
     Args:
         family: The declaration.
-        on_error: Gets each combination that cannot be rendered, without a text; by default the first such error is
-            raised.
         on_warning: Gets what the naming convention has to say of the matrices.
 
     Raises:
@@ -82,26 +79,19 @@ def render_family(
         undeclared = tuple(each.name for each in devices if each is not group and not each.interface)
         template = Template(group.template, group.syntax, group.params)
         keys: dict[str, list[FragmentKey]] = defaultdict(list)  # by source
-        has_gaps = False
         combinations = _list_combinations(family, group, matrix, where, warn)
         for key, combination in combinations.items():
             try:
                 text, params = template.render(combination)
             except RenderError as error:
-                in_context = _in_context(error, group, combination, where)
-                if on_error is None:
-                    raise in_context from None
-                has_gaps = True
-                on_error(RenderedSource(key, group, combination, "", (), interfaces, undeclared), in_context)
-            else:
-                keys[plain_text.digest(text)].append(key)
-                yield RenderedSource(key, group, combination, text, params, interfaces, undeclared)
+                raise _in_context(error, group, combination, where) from None
+            keys[plain_text.digest(text)].append(key)
+            yield RenderedSource(key, group, combination, text, params, interfaces, undeclared)
         _check_sources(group, keys.values(), where)
-        if not has_gaps:
-            unused.check_key(family, group, template.used, combinations, where)
-            names = {name for combination in combinations.values() for name in combination}
-            left = names.difference(template.used, group.key)
-            idle[group.matrix] = idle.get(group.matrix, left) & left
+        unused.check_key(family, group, template.used, combinations, where)
+        names = {name for combination in combinations.values() for name in combination}
+        left = names.difference(template.used, group.key)
+        idle[group.matrix] = idle.get(group.matrix, left) & left
     for path, name in sorted((path, name) for path, names in idle.items() for name in names):
         warn(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
 

@@ -1,6 +1,7 @@
 """Parameters that are no scalars of NumPy: structures, vector types, descriptors, enums, 128-bit integers.
 
-A structure is a value of ctypes, a structured scalar of NumPy, or bytes; what takes its values apart is NumPy.
+A structure is a value of ctypes, a structured scalar of NumPy, or bytes, with the size and alignment of the kernel's;
+nothing else is known of it.
 """
 
 from __future__ import annotations
@@ -9,21 +10,23 @@ import ctypes
 import enum
 import operator
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import suppress
 from functools import cache, partial
-from itertools import pairwise
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from jitlto.base.layouts import Field, Layout, array, find_difference, is_supported, parse_definitions, parse_type
+from jitlto.base.layouts import INTEGERS_128, find_vector, is_supported
 from jitlto.base.types import Parameter, from_numpy_name
 from jitlto.launch.argument_errors import argument_error, range_error, type_error
 
 Converter: TypeAlias = Callable[[Any], bytes]
 
 _DESCRIPTORS = ("CUtensorMap_st", "CUtensorMap")
-_LARGEST = 1 << 16  # bytes: twice what CUDA takes as the arguments of a kernel
+# Elements of vectors, and of arrays that stand for them as well: their bits, and bytes of either sign.
+_ALIKE = {
+    "__half": "unsigned short", "__nv_bfloat16": "unsigned short", "char": "unsigned char", "unsigned char": "char",
+}  # fmt: skip
 
 
 def make_by_value(parameter: Parameter) -> Converter:
@@ -35,21 +38,13 @@ def make_by_value(parameter: Parameter) -> Converter:
         return partial(_encode_integer, parameter, -(1 << bits - 1), (1 << bits) - 1, expected)
     if not is_supported(type_):
         return partial(_refuse, parameter)
-    layout = _declared(parameter.definition) if parameter.definition else parse_type(type_)
-    if layout is not None and layout.size != parameter.size:
-        layout = None  # another type with the name of a built-in one
-    if layout is not None and layout.kind in ("i16", "u16"):
-        low, high = (-(1 << 127), (1 << 127) - 1) if layout.kind == "i16" else (0, (1 << 128) - 1)
+    if type_ in INTEGERS_128 and bits == 128:
+        low, high = (-(1 << 127), (1 << 127) - 1) if INTEGERS_128[type_] else (0, (1 << 128) - 1)
         return partial(_encode_integer, parameter, low, high, "an integer")
-    return _structure(parameter, layout if layout is not None and layout.fields else None)
-
-
-def _declared(definition: str) -> Layout | None:
-    try:
-        layout = parse_definitions(definition)
-    except ValueError:
-        return None  # of a later version, which knows more types
-    return layout if layout.size <= _LARGEST else None
+    vector = find_vector(type_)
+    if vector is not None and vector[0].size * vector[1] != parameter.size:
+        vector = None  # another type with the name of a built-in one
+    return _structure(parameter, None if vector is None else vector[0].name)
 
 
 def _refuse(parameter: Parameter, argument: Any) -> NoReturn:
@@ -67,26 +62,28 @@ def _encode_integer(parameter: Parameter, low: int, high: int, expected: str, ar
     return (value & (1 << 8 * parameter.size) - 1).to_bytes(parameter.size, "little")
 
 
-def _structure(parameter: Parameter, layout: Layout | None) -> Converter:
-    """Return the converter of a structure, which takes a value whose type has its layout, as far as known, or bytes."""
-    size, is_vector = parameter.size, layout is not None and layout.kind == "vector"
-    check_type = cache(partial(_check_type, parameter, layout))
+def _structure(parameter: Parameter, element: str | None) -> Converter:
+    """Return the converter of a structure, or of a vector with such elements."""
+    check = cache(partial(_check_layout, parameter, element is not None))
     expected = "a ctypes structure, a NumPy structured scalar or bytes"
     if parameter.type in _DESCRIPTORS:
         expected = "a tensor map descriptor or its bytes"
-    elif is_vector:
+    elif element is not None:
         expected = "a NumPy array of its elements, a NumPy structured scalar or bytes"
+    hint = f"pass bytes as {parameter.type} lies in memory"
 
     def convert(argument: Any) -> bytes:
         if isinstance(argument, ctypes.Structure | ctypes.Union | ctypes.Array):
-            check_type(type(argument))
+            check(type(argument))
             return memoryview(argument).tobytes()
         if isinstance(argument, np.generic | np.ndarray):
             dtype = argument.dtype
             if dtype.fields and argument.size == 1:
-                check_type(dtype)
-            elif is_vector and argument.ndim == 1:
-                check_type(np.dtype((dtype, argument.shape)))
+                check(dtype)
+            elif element is not None and argument.ndim == 1:
+                if not dtype.isnative or from_numpy_name(dtype.name) not in (element, _ALIKE.get(element, element)):
+                    what = f"expected an array of {element}, got an array of {dtype.name}"
+                    raise argument_error(parameter, "layout", what, f"pass an array of {element}")
             # Else it may be bytes, or a number of ml_dtypes.
             elif not isinstance(argument, np.void) and not (
                 argument.ndim == 0 and from_numpy_name(dtype.name) == parameter.type
@@ -94,13 +91,12 @@ def _structure(parameter: Parameter, layout: Layout | None) -> Converter:
                 raise type_error(parameter, argument, expected)
             argument = argument.tobytes()
         elif parameter.type in _DESCRIPTORS:
-            argument = _read_descriptor(argument, size)
+            argument = _read_descriptor(argument, parameter.size)
         if not isinstance(argument, bytes | bytearray | memoryview):
             raise type_error(parameter, argument, expected)
         made = bytes(argument)  # the memory need not be contiguous
-        if len(made) != size:
-            hint = f"pass bytes as {parameter.type} lies in memory"
-            raise argument_error(parameter, "layout", f"expected {size} bytes, got {len(made)}", hint)
+        if len(made) != parameter.size:
+            raise argument_error(parameter, "layout", f"expected {parameter.size} bytes, got {len(made)}", hint)
         return made
 
     return convert
@@ -120,59 +116,41 @@ def _read_descriptor(argument: Any, size: int) -> Any:
     return argument
 
 
-def _check_type(parameter: Parameter, expected: Layout | None, kind: Any) -> None:
-    """Check the layout of a type of ctypes or NumPy against what is known of the parameter's."""
+def _check_layout(parameter: Parameter, is_vector: bool, kind: Any) -> None:
+    """Check size and alignment of a type of ctypes or NumPy; vectors have alignments that no type of Python has."""
     name = "the dtype" if isinstance(kind, np.dtype) else kind.__name__
-    hint = "declare the fields as in C++, a dtype with align=True; bytes of the right number are taken as they are"
-    try:
-        layout = layout_of(kind)
-    except ValueError as error:
-        raise argument_error(parameter, "layout", str(error), hint) from None
-    difference = None
     # Only some types of Python can be aligned to more than 8 bytes.
     lowest = 1 if parameter.alignment > 8 else parameter.alignment
-    if layout.size != parameter.size:
-        difference = f"{name} has {layout.size} bytes, {parameter.type} has {parameter.size}"
-    elif expected is not None:
-        difference = find_difference(expected, layout)
-    elif parameter.type not in _DESCRIPTORS and not lowest <= layout.alignment <= parameter.alignment:
-        difference = f"{name} is aligned to {layout.alignment} bytes, {parameter.type} to {parameter.alignment}"
-    if difference is not None:
-        raise argument_error(parameter, "layout", difference, hint)
+    what = ""
+    try:
+        size, alignment = _measure(kind)
+        if size != parameter.size:
+            what = f"{name} has {size} bytes, {parameter.type} has {parameter.size}"
+        elif not (is_vector or parameter.type in _DESCRIPTORS or lowest <= alignment <= parameter.alignment):
+            what = f"{name} is aligned to {alignment} bytes, {parameter.type} to {parameter.alignment}"
+    except ValueError as error:
+        what = f"{name}: {error}"
+    if what:
+        hint = "declare the fields as in C++, a dtype with align=True; bytes of the right number are taken as they are"
+        raise argument_error(parameter, "layout", what, hint)
 
 
-def layout_of(kind: Any) -> Layout:
-    """Return the layout of a dtype, or of a type of ctypes as far as NumPy knows it.
+def _measure(kind: Any) -> tuple[int, int]:
+    """Return size and alignment of a type of ctypes or NumPy; ValueError if no kernel could read it."""
+    if isinstance(kind, np.dtype):
+        return kind.itemsize, _alignment(kind)
+    with suppress(TypeError, NotImplementedError):  # bit fields, typed pointers, base classes
+        _alignment(np.dtype(kind))
+    return ctypes.sizeof(kind), ctypes.alignment(kind)
 
-    Raises:
-        ValueError: If no kernel could read it.
-    """
-    if not isinstance(kind, np.dtype):
-        opaque = Layout(kind.__name__, ctypes.sizeof(kind), ctypes.alignment(kind), "bytes")
-        try:
-            dtype = np.dtype(kind)
-        except (TypeError, NotImplementedError):  # bit fields, typed pointers, base classes
-            return opaque
-        found = layout_of(dtype)
-        if found.size != opaque.size or found.kind == "bytes":
-            return opaque
-        return replace(found, type=opaque.type, alignment=opaque.alignment) if found.fields else found
-    if kind.hasobject or not kind.isnative:
-        raise ValueError(f"{kind} holds Python objects, or is not in the byte order of the device")
-    if kind.subdtype is not None:
-        layout = layout_of(kind.subdtype[0])
-        for extent in reversed(kind.subdtype[1]):
-            layout = array(layout, extent)
-        return layout
-    if kind.fields is not None:
-        parts = [Field(name, kind.fields[name][1], layout_of(kind.fields[name][0])) for name in kind.names or ()]
-        fields = tuple(sorted(parts, key=lambda field: field.offset))
-        if any(a.offset + a.layout.size > b.offset for a, b in pairwise(fields)):  # a union
-            return Layout(str(kind), kind.itemsize, kind.alignment, "bytes")
-        is_aligned = not any(field.offset % field.layout.alignment for field in fields)
-        alignment = max((field.layout.alignment for field in fields), default=1) if is_aligned else 1
-        return Layout("the dtype", kind.itemsize, alignment, "structure", None, fields)
-    if kind.kind == "c":
-        return array(layout_of(np.dtype(f"f{kind.itemsize // 2}")), 2)
-    # What NumPy does not know, such as bfloat16 of ml_dtypes, has a name that C++ knows.
-    return parse_type(from_numpy_name(kind.name) or "") or Layout(str(kind), kind.itemsize, 1, "bytes")
+
+def _alignment(dtype: np.dtype[Any]) -> int:
+    """Return the alignment that the fields of a dtype have, whether it was made with ``align`` or not."""
+    if dtype.subdtype is not None:
+        return _alignment(dtype.subdtype[0])
+    if dtype.fields is None:
+        if dtype.hasobject or not dtype.isnative:
+            raise ValueError("it holds Python objects, or is not in the byte order of the device")
+        return 1 if dtype.kind == "V" else dtype.alignment
+    fields = [(offset, _alignment(inner)) for inner, offset, *_ in dtype.fields.values()]
+    return 1 if any(offset % each for offset, each in fields) else max((each for _, each in fields), default=1)

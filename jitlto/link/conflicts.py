@@ -16,7 +16,7 @@ from jitlto.cuda.bodies import Bodies, hash_weak
 from jitlto.cuda.compatibility import LinkTarget
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.cuda.ptx import parse_ptx
-from jitlto.link.definitions import Conflict, find_conflict
+from jitlto.link.definitions import Conflict, ConflictSearch
 from jitlto.plan.user_code.inputs import UserInput, make_stub
 from jitlto.record.fragment import Fragment, SymbolKind
 from jitlto.record.options import LinkOptions
@@ -56,7 +56,8 @@ def check_conflicts(
         else:
             inputs = [item for item, _ in (*own, *ltoir)]
             provided = [provides for _, provides in (*own, *ltoir)]
-            conflict = find_conflict(inputs, provided, target, options, store, _WORKERS) if ltoir else None
+            how = target, options, store, _WORKERS
+            conflict = ConflictSearch(inputs, provided, *how).find() if ltoir else None
             conflict = conflict or _find_in_texts(texts, ())
             for text in texts:
                 conflict = conflict or _find_beside_ltoir(text, inputs, target, options, store)

@@ -66,15 +66,8 @@ class Conflict(Struct, frozen=True):
         return LinkError(what, code=CONFLICT, hint=hint)
 
 
-def find_conflict(
-    inputs: Sequence[LinkInput],
-    provided: Sequence[Sequence[Symbol]],
-    target: Architecture,
-    options: LinkOptions,
-    store: CacheDir | None,
-    workers: int = 1,
-) -> Conflict | None:
-    """Find two inputs of a link that define an inline function differently.
+class ConflictSearch:
+    """The search for two inputs of a link that define an inline function differently.
 
     Functions of the toolkit's headers may differ, since inputs may come from several releases.
 
@@ -90,12 +83,6 @@ def find_conflict(
         LinkError: Or a subclass, if an input cannot be linked.
         ToolchainError, CompileError: As :func:`~jitlto.plan.user_code.inputs.make_stub`.
     """
-    search = _Search(inputs, provided, target, options, store, workers)
-    return search.find_named() or search.find_optimised()
-
-
-class _Search:
-    """The search for a conflict; arguments as of :func:`find_conflict`."""
 
     def __init__(
         self,
@@ -104,7 +91,7 @@ class _Search:
         target: Architecture,
         options: LinkOptions,
         store: CacheDir | None,
-        workers: int,
+        workers: int = 1,
     ) -> None:
         self._inputs, self._provided, self._target, self._store = inputs, provided, target, store
         self._workers, self._every = workers, range(len(inputs))
@@ -144,7 +131,11 @@ class _Search:
         bodies = Bodies(module, frames=frames, named=names)
         return {name: bodies.hash(name) for name in names if module.declarations[name].defined}
 
-    def find_named(self) -> Conflict | None:
+    def find(self) -> Conflict | None:
+        """Find a function that differs; None if none does."""
+        return self._find_named() or self._find_optimised()
+
+    def _find_named(self) -> Conflict | None:
         """Find a function that differs without optimisation."""
         for item, found, own in zip(self._inputs, self._alone, self._strong, strict=True):
             if hidden := sorted((found.keys() & self._known).difference(own)):
@@ -188,7 +179,7 @@ class _Search:
                 return other
         return None
 
-    def find_optimised(self) -> Conflict | None:
+    def _find_optimised(self) -> Conflict | None:
         """Find a function with a name that only the optimiser tells apart."""
         if not self._functions or _differing(self._inputs, self._alone, self._shared):
             return None  # what is inlined of the toolkit's functions that differ cannot be told apart

@@ -73,10 +73,10 @@ class KernelCache:
 
     def sources(self, database: Path) -> Iterator[KernelSource]:
         """Yield the places on this machine where kernels of a database and what leads to them may lie, in order."""
-        if beside := files.beside(database, ".pack"):
+        if files.beside(database, ".pack"):
             from jitlto.link import packs  # imported lazily: most databases have no packs
 
-            yield from packs.open_all(beside)
+            yield from packs.beside(database)
         yield from self._disk
 
     def find(self, digest: str, database: Path) -> LinkedKernel | None:

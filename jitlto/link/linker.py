@@ -38,8 +38,9 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False) -> Linke
         )
     images = zip(plan.fragments, plan.images, strict=True)
     begin = time.perf_counter()
-    inputs = [LinkInput(InputKind.FATBIN, plan.database.read(i), fragment.key.text) for fragment, i in images]
-    linked = nvjitlink.link([*inputs, *supplied], target.linked_for, flags, ptx=ptx or base is not None)
+    with plan.services.events.step("link", plan.entry.key.text):
+        inputs = [LinkInput(InputKind.FATBIN, plan.database.read(i), fragment.key.text) for fragment, i in images]
+        linked = nvjitlink.link([*inputs, *supplied], target.linked_for, flags, ptx=ptx or base is not None)
     seconds = time.perf_counter() - begin
     if base and not ptx:
         nvjitlink.check_linked_ptx(linked)

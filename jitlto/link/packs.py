@@ -12,7 +12,7 @@ import os
 import stat
 import struct
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -184,14 +184,12 @@ def write(path: Path, entries: Mapping[str, Mapping[str, bytes]]) -> None:
 
 
 def beside(database: Path) -> list[Pack]:
-    """Open the current packs of a database: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``."""
-    return open_all(files.beside(database, SUFFIX))
+    """Open the packs of a database, ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``, each until it changes.
 
-
-def open_all(paths: Iterable[Path]) -> list[Pack]:
-    """Open packs, each once until it changes; a warning about a file that is no pack is logged once."""
+    A warning about a file that is no pack is logged once.
+    """
     found = []
-    for path in paths:
+    for path in files.beside(database, SUFFIX):
         try:
             status = path.stat()
             if stat.S_ISREG(status.st_mode):

@@ -163,9 +163,10 @@ class Planner(Generic[Loaded]):
         """
         if link_mode not in LINK_MODES:
             raise unknown_link_mode(link_mode)
-        begin = time.perf_counter()
-        plan = self._plan(arch, link_mode, link_options or {})
-        self._family.session.events.emit(Kind.PLANNED, plan.entry.key.text, seconds=time.perf_counter() - begin)
+        begin, events = time.perf_counter(), self._family.session.events
+        with events.step("plan", self._family.name):
+            plan = self._plan(arch, link_mode, link_options or {})
+        events.emit(Kind.PLANNED, plan.entry.key.text, seconds=time.perf_counter() - begin)
         return plan
 
     def _plan(self, arch: str | Architecture | None, link_mode: str, link_options: Mapping[str, object]) -> Plan:

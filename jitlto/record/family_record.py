@@ -98,7 +98,7 @@ class PartRecord(Struct, frozen=True):
         whole: SHA-256 of the content of the whole build, the same in all parts that belong together.
         keys: Every fragment of the whole build, sorted.
         toolchains: Each family's name and the identity of its compiler; sorted.
-        faults: What no interface declares as its fragments require it: family, symbol and reason; sorted.
+        faults: What no interface declares as its fragments require it: family and symbol; sorted.
         advice: The build's advice on the families' matrices.
     """
 
@@ -107,7 +107,7 @@ class PartRecord(Struct, frozen=True):
     whole: str
     keys: tuple[FragmentKey, ...]
     toolchains: tuple[tuple[str, str], ...]
-    faults: tuple[tuple[Name, str, str], ...]
+    faults: tuple[tuple[Name, str], ...]
     advice: tuple[str, ...]
 
     def __str__(self) -> str:

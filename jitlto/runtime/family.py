@@ -53,14 +53,12 @@ def load(
 
     Args:
         family: The family's name.
-        database: The database; its path; or its address in a store (``s3://bucket/prefix#sha256=…``), from where it is
-            fetched into the user's cache once. By default it is searched for as by :func:`family`.
+        database: The database, or its path. By default it is searched for as by :func:`family`.
         session: The session to use; by default that of the process.
 
     Raises:
         RegistryError: If no database holds the family, or several databases with different contents do.
         DatabaseError: If a database cannot be read.
-        StoreError: If it cannot be fetched.
     """
     check_type(family, str, "family must be a name")
     file: FragmentDatabase | DatabaseFile
@@ -429,4 +427,5 @@ class KernelFamily(Shared):
 
             cubin = point_to_sources(linked.cubin, self.location, self.name)
             linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
-        return Launcher(chosen, linked, plan)
+        with self.session.events.step("load", chosen.kernel):
+            return Launcher(chosen, linked, plan)

@@ -144,10 +144,8 @@ def _append(path: Path, line: bytes) -> None:
         begin = os.pread(descriptor, 2 * len(_BEGIN), 0).lstrip(b"\n")[: len(_BEGIN)] if size else b""
         if not _BEGIN.startswith(begin):
             raise OSError("the file holds something else")
-        # A process that died in a line did not end it. (While another process writes, this may add an empty line, which
-        # does no harm.)
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            line = b"\n" + line
+        if size:
+            line = b"\n" + line  # a process that died in a line did not end it
         if os.write(descriptor, line) != len(line):
             raise OSError("the file takes no more")
     finally:

@@ -26,9 +26,13 @@ from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.single_flight import SingleFlight
 from jitlto.link.sources import SharedKernels
 from jitlto.runtime.discovery.registry import Registry
+from jitlto.runtime.ranges import open_ranges
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
+
+# NVTX itself loads the library that this variable names, which profilers set where they collect ranges.
+_PROFILER = "NVTX_INJECTION64_PATH"
 
 
 class Session(Shared):
@@ -60,6 +64,7 @@ class Session(Shared):
             self.__dict__.pop(name, None)
         self.families.clear()
         self.loaded.clear()
+        self.events.step_observer = None
         if self._stop_recording is not None:
             self._stop_recording()
             self._stop_recording = None
@@ -90,12 +95,14 @@ class Session(Shared):
 
     @property
     def config(self) -> Config:
-        """The settings; the first use starts recording plans, if they ask for it."""
+        """The settings; the first use starts recording plans, if they ask for it, and ranges under a profiler."""
         with self._lock:
             if self._config is None:
                 settings = self._given or config.current()
                 if settings.record is not None:
                     self._stop_recording = self._record(settings.record)
+                if _PROFILER in os.environ:
+                    self.events.step_observer = open_ranges()
                 self._config = settings
             return self._config
 

@@ -1,23 +1,17 @@
 """Whole files in a store, by content: databases, packs, recorded plans.
 
 An artifact is stored as it is, under the SHA-256 of its bytes. Its address ends with this SHA-256, which is what is
-trusted: a file from anywhere that has it is the file that was pushed, so artifacts need no signature. Programs open a
-database from their user's copy of it.
+trusted: a file from anywhere that has it is the file that was pushed, so artifacts need no signature.
 """
 
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.base import files
-from jitlto.base.cache_dir import CacheDir
-from jitlto.base.config import Config
-from jitlto.base.errors import DatabaseError, JitltoError, StoreError
-from jitlto.base.files import FETCHED, SUFFIX, digest_of
-from jitlto.base.lock import locked
+from jitlto.base.errors import StoreError
 from jitlto.stores.address import MARK, StoreAddress, parse_artifact
 from jitlto.stores.backend import Backend, open_backend
 from jitlto.stores.entry import PAGE_HINT, is_page, object_name
@@ -25,8 +19,6 @@ from jitlto.stores.entry import PAGE_HINT, is_page, object_name
 KIND = "artifacts"
 _TIMEOUT, _REPLY = 600.0, 10.0  # seconds for a transfer, and for each part of it
 _RETRIES = 3
-_NAME = "database" + SUFFIX
-_PATIENCE = 600.0  # seconds that a process waits for another one that fetches the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,39 +87,3 @@ def _fetch(backend: Backend, digest: str) -> bytes:
         what += f", which is not used: its SHA-256 is {actual}"
         raise StoreError(what, code="store-digest", where=address, hint=hint)
     return data
-
-
-def copy_of(address: str, settings: Config) -> Path:
-    """Return the path of this user's copy of a database in a store, and fetch it first if there is none.
-
-    Args:
-        address: With the SHA-256 of the database.
-        settings: Determine the user's cache directory.
-
-    Raises:
-        StoreError: If the address has no digest, or the store cannot be reached, lacks it or sends other content.
-        DatabaseError: If it is not a fragment database.
-        JitltoError: If the cache directory cannot be used.
-    """
-    directory, digest = settings.cache_dir / FETCHED, parse_artifact(address)[1]
-    path = directory / digest / _NAME
-    with suppress(OSError):  # a directory that can only be read is enough for what is there
-        CacheDir(directory, 0, readonly=True)
-        if digest_of(path) is not None:
-            return path
-    try:
-        CacheDir(directory, 0)
-        with locked(directory / f"{digest[:3]}.lock", _PATIENCE, f"fetches {address}"):
-            if digest_of(path) is None:
-                path.parent.mkdir(0o700, exist_ok=True)
-                pull(address, path)
-    except OSError as error:
-        what = f"a database cannot be kept here: {error.strerror or error}"
-        hint = files.write_hint(error, "set JITLTO_CACHE_DIR to a different directory, owned by this user")
-        raise JitltoError(what, code="jitlto-unusable-cache", where=str(directory), hint=hint) from error
-    if digest_of(path) is None:
-        files.remove_directory(path.parent)
-        what = "is not a fragment database, or one of another version"
-        hint = "push a database: jitlto push DB URL; other files are fetched by `jitlto pull`"
-        raise DatabaseError(what, code="database-foreign", where=address, hint=hint)
-    return path

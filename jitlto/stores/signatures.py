@@ -9,10 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -39,7 +37,7 @@ def parse_signer(line: bytes, namespace: str) -> tuple[list[str], bytes | None]:
 
     Returns:
         names: Those of the signer; none in a line of ``KEY.pub``. Patterns are names like any other.
-        key: The public key in OpenSSH's form; None if it does not count now, or not for signatures of this namespace.
+        key: The public key in OpenSSH's form; None if it does not count for signatures of this namespace.
 
     Raises:
         ValueError: If it is malformed, or has an unknown option, which may be a restriction.
@@ -52,29 +50,13 @@ def parse_signer(line: bytes, namespace: str) -> tuple[list[str], bytes | None]:
     key = base64.b64decode(words[place + 1], validate=True)
     if words[place] == _ED25519 and key != _PREFIX + key[-32:]:
         raise ValueError("the key is malformed")
-    now, counts = time.time(), True
+    counts = True
     for option in _OPTION.findall(words[1].decode() if place == 2 else ""):
         name, _, value = option.replace('"', "").partition("=")
-        match name.lower():
-            case "cert-authority":
-                counts = False
-            case "namespaces":
-                counts &= namespace in value.split(",")
-            case "valid-after":
-                counts &= now >= _seconds(value)
-            case "valid-before":
-                counts &= now < _seconds(value)
-            case _:
-                raise ValueError(f"unknown option {name!r}")
+        if name.lower() not in ("cert-authority", "namespaces"):
+            raise ValueError(f"unknown option {name!r}")
+        counts &= name.lower() == "namespaces" and namespace in value.split(",")
     return list(filter(None, names)), key if counts else None
-
-
-def _seconds(text: str) -> float:
-    """Return the time that OpenSSH writes as YYYYMMDD, YYYYMMDDHHMM or YYYYMMDDHHMMSS, with Z for UTC."""
-    if not re.fullmatch(r"\d{8}(\d{4}(\d{2})?)?Z?", text):
-        raise ValueError(f"invalid time {text!r}")
-    parsed = datetime.strptime(text.removesuffix("Z").ljust(14, "0"), "%Y%m%d%H%M%S")
-    return (parsed.replace(tzinfo=UTC) if text.endswith("Z") else parsed).timestamp()
 
 
 def _lines_of(text: bytes) -> Iterator[tuple[int, bytes]]:
@@ -228,8 +210,7 @@ class TrustedKeys:
     def load(cls, path: Path) -> TrustedKeys:
         """Load the Ed25519 keys of a file: of OpenSSH's ``allowed_signers``, or lines as in a file ``KEY.pub``.
 
-        Keys of other types, certificate authorities, and keys that are restricted to other namespaces or to another
-        time than now are left out.
+        Keys of other types, certificate authorities, and keys that are restricted to other namespaces are left out.
 
         Raises:
             StoreError: If the file cannot be read or a line is not in the format.

@@ -36,20 +36,6 @@ def test_paths_are_meant_where_they_are_read(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    "address",
-    [
-        f"s3://bucket/prefix#sha256={'0a' * 32}",
-        f"https://mirror.example:8443/a/b#sha256={'0a' * 32}",
-        "s3://bucket/without-a-digest",
-    ],
-)
-def test_the_database_path_takes_addresses_in_stores(address: str) -> None:
-    for names in ([address], ["/a", address, "/b"], [address, "1/c", address]):
-        found = Config.read({"JITLTO_DATABASE_PATH": os.pathsep.join(names)}).database_path
-        assert found == tuple(name if "://" in name else config._absolute(name) for name in names)
-
-
-@pytest.mark.parametrize(
     ("text", "size"), [("", 4 << 30), ("0", 0), ("1000", 1000), ("2k", 2048), (" 3M ", 3 << 20), ("1T", 1 << 40)]
 )
 def test_build_cache_size(text: str, size: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -36,10 +35,8 @@ def make(
     *,
     role: Role = Role.ENTRYPOINT,
     entry: str | None = None,
-    structures: tuple[tuple[str, str], ...] = (),
 ) -> tuple[Fragment, dict[str, bytes]]:
     group = GroupDeclaration("g", role, Path("g.json"), Path("g.cu.jinja"), (), params, None, entry, "jinja")
-    group = replace(group, structures=structures)
     return assemble(RenderedSource(FragmentKey("f", "g"), group, {"a": "1"}, text, params), compile_text(text))
 
 
@@ -68,30 +65,6 @@ def test_a_kernel_with_declared_parameters() -> None:
 def test_a_kernel_without_declared_parameters_gives_them_numbers() -> None:
     fragment, _ = make(KERNEL)
     assert [(p.name, p.type) for p in fragment.signature] == [("arg0", "float const*"), ("arg1", "unsigned int")]
-
-
-STRUCTURE = """
-namespace mine { struct inner { short x; float y; }; struct alignas(16) outer { inner two[2]; bool z; }; }
-__global__ void k(const __grid_constant__ mine::outer value, mine::inner other, int n) {}
-"""
-INNER = "struct mine::inner { short x; float y; };"
-OUTER = "struct alignas(16) mine::outer { mine::inner two[2]; bool z; };"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["mine::outer", "outer", "struct mine::outer"])
-def test_the_declared_fields_of_a_structure_are_in_the_signature(name: str) -> None:
-    fragment, _ = make(STRUCTURE, structures=(("mine::inner", INNER), (name, f"{INNER} {OUTER}")))
-    assert [parameter.definition for parameter in fragment.signature] == [f"{INNER} {OUTER}", INNER, ""]
-    fragment, _ = make(STRUCTURE, structures=(("other::outer", OUTER), ("mine::out", OUTER)))
-    assert [parameter.definition for parameter in fragment.signature] == ["", "", ""]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fields", ["short x;", "long x;", "int x[3];"])
-def test_declared_fields_that_contradict_the_kernel(fields: str) -> None:
-    with raises(BuildError, "build-struct-mismatch", "'arg1'", "mine::inner", "8"):
-        make(STRUCTURE, structures=(("mine::inner", f"struct mine::inner {{ {fields} }};"),))
 
 
 @pytest.mark.slow

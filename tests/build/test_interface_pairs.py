@@ -13,11 +13,9 @@ import pytest
 from tests.support.interface_judge import ask, is_slip
 from tests.support.interface_pairs import KINDS, Pair, draw_pairs
 
-_SEED, _COUNT = 36, 60
-
-
-def _slips() -> list[Pair]:
-    return [pair for pair in islice(draw_pairs(_SEED), 2 * _COUNT) if is_slip(pair)][:_COUNT]
+_SEED, _DRAWN, _COUNT = 36, 69, 60
+#: What is drawn and does not link, or stores the right value, without jitlto too.
+_NO_SLIPS = {16, 24, 29, 42, 47, 53, 63, 66, 67}
 
 
 def _judge(pair: Pair, directory: Path) -> None:
@@ -28,7 +26,7 @@ def _judge(pair: Pair, directory: Path) -> None:
 
 @pytest.mark.slow
 def test_no_slip_stores_a_wrong_value_and_no_right_twin_is_refused(tmp_path: Path) -> None:
-    pairs = _slips()
+    pairs = [pair for number, pair in enumerate(islice(draw_pairs(_SEED), _DRAWN)) if number not in _NO_SLIPS]
     assert len(pairs) == _COUNT
     assert {pair.kind for pair in pairs} == set(KINDS)
     for number, pair in enumerate(pairs):

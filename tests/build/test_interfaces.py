@@ -9,7 +9,6 @@ import pytest
 
 from jitlto.base.errors import BuildError, CompileError, FamilyError
 from jitlto.build.cache.cache import Cache
-from jitlto.build.failures import FailedFragmentsError
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
 from jitlto.build.proof import UnplannedKernelsError
@@ -356,16 +355,6 @@ def test_an_interface_that_breaks_the_sources_behind_it_is_named(
 ) -> None:
     with raises(BuildError, "build-interface-alone", where=f"/activation.cuh:{line}"):
         build_family(family(interface, FINE))
-
-
-@pytest.mark.slow
-def test_it_is_one_cause_of_all_failures(tmp_path: Path) -> None:
-    loaded = load_family(write_family(tmp_path, family(FLOAT[:-1], FINE)))
-    with raises(FailedFragmentsError) as caught:
-        build([loaded], tmp_path / "a.fragdb", jobs=1, keep_going=True)
-    assert isinstance(caught.value, FailedFragmentsError)
-    (cause,) = caught.value.causes
-    assert (cause.code, cause.count) == ("build-interface-alone", 2)
 
 
 @pytest.mark.slow

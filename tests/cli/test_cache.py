@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.config import Config
-from jitlto.runtime.family import load
-from jitlto.runtime.session import Session
 from tests.support.commands import jitlto
 
 TWICE = ("data_type=float", "op_name=twice")
@@ -25,17 +22,6 @@ def own(tmp_path: Path) -> dict[str, str]:
 def _info(own: dict[str, str], **variables: str) -> dict[str, dict[str, object]]:
     described = json.loads(jitlto("cache", "info", "--json", **own, **variables).stdout)
     return {item["name"]: item for item in described["caches"]}
-
-
-def test_databases_from_shared_stores_are_counted_and_cleared(
-    database: Path, own: dict[str, str], tmp_path: Path
-) -> None:
-    address = jitlto("push", database, (tmp_path / "store").as_uri()).stdout.strip()
-    load("mini", address, session=Session(Config.read(own)))
-    held = _info(own)["fetched"]
-    assert (held["entries"], held["bytes"]) == ({"databases": 1}, database.stat().st_size)
-    assert "fetched: removed 1 entry, " in jitlto("cache", "clear", "--only", "fetched", **own).stdout
-    assert _info(own)["fetched"]["entries"] == {}
 
 
 def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, str], tmp_path: Path) -> None:

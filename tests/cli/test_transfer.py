@@ -1,4 +1,4 @@
-"""``jitlto push`` and ``pull``: what is pushed is checked, comes back by its address, and can be loaded from there."""
+"""``jitlto push`` and ``pull``: what is pushed is checked, and comes back by its address."""
 
 from __future__ import annotations
 
@@ -61,12 +61,3 @@ def test_wrong_addresses_and_files_are_one_message(database: Path, store_url: st
     succeeds("push", database, store_url)
     fails(jitlto("pull", f"{store_url}#sha256={'0' * 64}", "-o", out), 1, "[store-no-such-artifact]", "0" * 64)
     assert not out.exists()
-
-
-def test_the_database_path_takes_an_address(database: Path, store_url: str, tmp_path: Path) -> None:
-    address = succeeds("push", database, store_url).strip()
-    settings = {"JITLTO_CACHE_DIR": str(tmp_path / "cache"), "JITLTO_DATABASE_PATH": f"{tmp_path}/none:{address}"}
-    (tmp_path / "none").mkdir()
-    assert "6 fragments" in jitlto("ls", "mini", **settings).stderr
-    settings["JITLTO_DATABASE_PATH"] = store_url
-    fails(jitlto("ls", "mini", **settings), 1, "[store-no-digest]")

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 from jitlto.base.errors import JitltoError
 from jitlto.compile.headers import HeaderSearch
 from tests.support.errors import raises
 from tests.support.header_trees import (
-    Answer,
     Tree,
     agree,
     ask_as_written,
@@ -24,11 +19,9 @@ from tests.support.header_trees import (
     ask_nvrtc,
     load,
     preprocessor,
-    trees,
 )
 
 CORPUS = Path(__file__).parent / "corpus" / "header_trees.json"
-COUNT = int(os.environ.get("JITLTO_TEST_TREES", "0"))
 
 
 def warns(text: str) -> str:
@@ -230,24 +223,3 @@ def test_gcc_answers_as_nvcc_does(tmp_path: Path) -> None:
         assert ask_gcc(tree, tmp_path / str(number)) == expected
         found = ask_nvcc(nvcc, tree, tmp_path / str(number))
         assert (found.failed, found.warnings[: len(expected.warnings)]) == (expected.failed, expected.warnings)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(COUNT == 0, reason="JITLTO_TEST_TREES says how many trees to try")
-def test_nvrtc_and_nvcc_read_the_same_headers(tmp_path: Path) -> None:
-    if preprocessor() is None:
-        pytest.skip("no g++")
-    wrong: list[tuple[Tree, Answer, Answer]] = []
-
-    @settings(max_examples=COUNT, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(trees())
-    def try_one(tree: Tree) -> None:
-        with tempfile.TemporaryDirectory() as directory:
-            expected = ask_gcc(tree, Path(directory) / "tree")
-            for ask in (ask_nvrtc, ask_as_written):
-                found = ask(tree, Path(directory) / "tree")
-                if not agree(expected, found):
-                    wrong.append((tree, expected, found))
-
-    try_one()
-    assert not wrong, json.dumps(wrong[0][0].to_json())

@@ -61,7 +61,7 @@ compiler = Compiler()
 architectures = (Architecture(75), Architecture(80))
 options = ("--std=c++17", *sys.argv[2:])
 job = CompileJob("nvcc", compiler.identity, source, architectures, options, (ImageKind.LTOIR, ImageKind.PTX))
-compiled = encode_unit(Unit(compiler.compile(job), {}, 0.0))
+compiled = encode_unit(Unit(compiler.compile(job), {}))
 print(hashlib.sha256(compiled).hexdigest())
 """
 
@@ -190,7 +190,7 @@ __global__ void kern(float* x, char n) { x[n] = other(x[n]) + counter; }
     assert [(kind, architecture) for kind, architecture, _ in compiled.images] == [
         (ImageKind.LTOIR, Architecture(75)), (ImageKind.LTOIR, Architecture(90)), (ImageKind.PTX, Architecture(75)),
     ]  # fmt: skip
-    kept = decode_unit(encode_unit(Unit(compiled, {}, 0.0)))
+    kept = decode_unit(encode_unit(Unit(compiled, {})))
     assert kept is not None and kept.compiled == replace(compiled, reads=())
 
 

@@ -107,7 +107,7 @@ def test_a_plan_mixes_the_best_image_of_each_fragment(auto: KernelFamily) -> Non
 
 @pytest.mark.slow
 def test_parts_merge_to_the_bytes_of_one_build(directory: Path, cache: Cache, auto: KernelFamily) -> None:
-    parts = [made(directory, None, f"part{n}", shard=f"{n}/2").path for n in (1, 2)]
+    parts = [made(directory, cache, f"part{n}", shard=f"{n}/2").path for n in (1, 2)]
     merged = merge_databases(parts, directory / "merged.fragdb")
     assert merged.path.read_bytes() == (directory / "auto.fragdb").read_bytes()
 

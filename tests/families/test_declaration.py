@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.errors import FamilyError
-from jitlto.base.layouts import parse_definitions
 from jitlto.base.versions import Architecture
 from jitlto.families import declaration
 from jitlto.record.fragment import Role
@@ -254,56 +253,3 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"# caf\xe9\n")
     with raises(FamilyError, "family-unreadable", "UTF-8"):
         declaration.load_family(tmp_path / "latin.toml")
-
-
-# --- structures ---
-
-
-def structures(directory: Path, toml: str) -> dict[str, str]:
-    kern, op = load(directory, f"{TOML}\n{toml}").groups
-    assert op.structures == ()
-    return dict(kern.structures)
-
-
-def test_declared_structures_stand_behind_those_before_them(tmp_path: Path) -> None:
-    found = structures(
-        tmp_path,
-        """
-[struct."mine::box<int, 3>"]
-fields = ["int values[3]"]
-[struct."mine::inner"]
-fields = ["mine::box<int,3> box", "float4 y"]
-[struct."mine::outer"]
-fields = ["mine::inner two[2]", "const float* data", "mine::box<int, 3> box"]
-align = 32
-""",
-    )
-    box = "struct mine::box<int, 3> { int values[3]; };"
-    inner = f"{box} struct mine::inner {{ mine::box<int,3> box; float4 y; }};"
-    assert found["mine::box<int, 3>"] == box
-    assert found["mine::inner"] == inner
-    assert found["mine::outer"].startswith(inner)
-    layout = parse_definitions(found["mine::outer"])
-    assert (layout.size, layout.alignment) == (96, 32)
-    assert [field.offset for field in layout.fields] == [0, 64, 72]
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        '[struct.s]\nfields = ["float"]',
-        '[struct.s]\nfields = ["mine::unknown x"]',
-        '[struct.s]\nfields = ["int x", "float x"]',
-        '[struct.s]\nfields = ["int x"]\nalign = 3',
-        '[struct.s]\nfields = ["int x"]\nalign = 0',
-        '[struct.s]\nfields = ["int x : 3"]',
-        '[struct.s]\nfields = ["int x }; struct t { int y"]',
-        '[struct."s { int x; }"]\nfields = ["int x"]',
-        '[struct.s]\nfields = ["s x"]',
-        '[struct.s]\nfields = ["t x"]\n[struct.t]\nfields = ["s x[2]"]',
-    ],
-)
-def test_structures_without_a_layout_are_refused(tmp_path: Path, table: str) -> None:
-    error = failure(tmp_path, f"{TOML}\n{table}\n")
-    assert error.code == "family-struct"
-    assert "[struct." in str(error.where)

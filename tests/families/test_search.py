@@ -1,4 +1,4 @@
-"""The family ``search``: every one of its kernels plans and links, and nothing is left to call in any of them."""
+"""The family ``search``: all of its kernels plan, a covering set links for every target, and no call is left."""
 
 from __future__ import annotations
 

@@ -112,15 +112,10 @@ def test_a_template_that_is_not_text(tmp_path: Path, toml: str) -> None:
         list(render_family(declaration.load_family(path)))
 
 
-def test_the_first_error_is_raised_or_every_one_is_handed_over(tmp_path: Path) -> None:
+def test_the_first_error_is_raised(tmp_path: Path) -> None:
     family = declaration.load_family(write_family(tmp_path, MINI | {"op.cu.jinja": "{{ expr // 2 }}"}))
     with raises(RenderError, "render-failed", "op_name=twice"):
         list(render_family(family))
-    errors: list[tuple[RenderedSource, RenderError]] = []
-    rendered = list(render_family(family, on_error=lambda source, error: errors.append((source, error))))
-    assert [source.group.name for source in rendered] == ["kern", "kern"]
-    assert [source.combination["op_name"] for source, _ in errors] == ["twice", "twice", "square", "square"]
-    assert {(source.text, error.code) for source, error in errors} == {("", "render-failed")}
 
 
 def test_two_combinations_with_one_key(tmp_path: Path) -> None:
@@ -210,13 +205,3 @@ def test_shared_names_what_is_shared(tmp_path: Path) -> None:
         render_two(tmp_path, "x", "veclen")
     with raises(FamilyError, "family-invalid-value", "'veclem'", hint="veclen"):
         render_two(tmp_path, "x", "veclem")
-
-
-def test_combinations_that_fail_do_not_make_shared_unneeded(tmp_path: Path) -> None:
-    text = "{{data_type}}{% if veclen == '8' %}{{ nothing }}{% endif %}"
-    matrix = '{"data_type": ["float", "double"], "veclen": ["4", "8"]}'
-    toml = TWO_KEYS + 'shared = ["veclen"]\n'
-    path = write_family(tmp_path, {"family.toml": toml, "kern.json": matrix, "kern.cu.jinja": text})
-    errors: list[RenderError] = []
-    rendered = render_family(declaration.load_family(path), on_error=lambda _, error: errors.append(error))
-    assert (len(list(rendered)), len(errors)) == (2, 2)

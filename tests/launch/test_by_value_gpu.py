@@ -48,9 +48,6 @@ template = "large.cu.jinja"
 [entrypoint.texture]
 matrix = "one.json"
 template = "texture.cu.jinja"
-
-[struct.table]
-fields = ["unsigned values[1000]"]
 """,
     "one.json": "{}",
     "numbers.cu.jinja": """

@@ -164,5 +164,5 @@ def test_a_kernel_that_is_in_the_cache_is_not_compared_again(
     helped: KernelFamily, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert link(added(helped, SAME, "source"))
-    monkeypatch.setattr("jitlto.link.conflicts.find_conflict", lambda *_, **__: pytest.fail("compared again"))
+    monkeypatch.setattr("jitlto.link.conflicts.ConflictSearch", lambda *_, **__: pytest.fail("compared again"))
     assert link(added(helped, SAME, "source"))

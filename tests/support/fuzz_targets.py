@@ -326,7 +326,7 @@ def _record_seeds(ground: Ground) -> list[bytes]:
     keys = [row[1] for row in rows(ground.database) if row[0] == "fragment"]
     part = {
         "number": 1, "count": 2, "whole": "0" * 64, "keys": keys, "toolchains": [["mini", "nvrtc 1"]],
-        "faults": [["f", "_Z2opf", "no such function"]], "advice": ["x"],
+        "faults": [["f", "_Z2opf"]], "advice": ["x"],
     }  # fmt: skip
     content = rows(ground.database)
     return [json.dumps(document).encode() for document in ({"rows": content}, {"rows": content, "part": part})]
@@ -379,7 +379,7 @@ def _entry_seeds(ground: Ground) -> list[bytes]:
                               images, (), "")  # fmt: skip
     with FragmentDatabase(ground.database) as database:
         contents = Contents.from_database(database)
-    return [*ground.kernels.values(), encode_unit(Unit(compiled, {}, 1.5)), contents.encode()]
+    return [*ground.kernels.values(), encode_unit(Unit(compiled, {})), contents.encode()]
 
 
 def _raw_entry(ground: Ground, data: bytes) -> None:
@@ -489,7 +489,7 @@ _SOURCES = [
 ]
 _TOMLS = [MINI["family.toml"].encode()]
 _SIGNER = b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFtYHP6XEMiOiOI5r5jJ7vV69MHZyJfRe+NWk2hW9sCL"
-_SIGNERS = [_SIGNER + b" me\n", b'me@example.org namespaces="jitlto-store",valid-before="20300101" ' + _SIGNER]
+_SIGNERS = [_SIGNER + b" me\n", b'me@example.org namespaces="jitlto-store",cert-authority ' + _SIGNER]
 _KEYS = [b"mini/op[data_type=float,op_name=twice]", b"a/b[]", b"a/b[c=%2C%5B]"]
 _SYMBOLS = [b"_ZN4mini4kernIfEEvPT_j", b"_Z3addPKfi", b"N1aclEi", b"float const*", b"__half"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from cuda.bindings import driver
 
-from jitlto.base.layouts import parse_type
+from jitlto.base.layouts import INTEGERS_128, find_vector
 from jitlto.base.types import Parameter, find_scalar
 from jitlto.cuda import device
 from jitlto.launch import launcher as launcher_module
@@ -207,5 +207,6 @@ def _read(address: int, parameter: Parameter) -> Any:
 
 def parameter(type_: str, name: str = "x") -> Parameter:
     """A parameter of a type; one that is not known has 8 bytes."""
-    known = parse_type(type_)
-    return Parameter(name, type_, known.size if known else 8, known.alignment if known else 8)
+    scalar, vector = find_scalar(type_), find_vector(type_)
+    size = vector[0].size * vector[1] if vector else scalar.size if scalar else 16 if type_ in INTEGERS_128 else 8
+    return Parameter(name, type_, size, vector[0].size if vector and vector[1] == 3 else min(size, 16))

@@ -39,7 +39,6 @@ class Unit(msgspec.Struct, frozen=True, array_like=True):
 
     compiled: CompiledSource  # without the names of the headers that were read
     headers: dict[str, str]  # that it was compiled with, beside those of its key, with their states
-    seconds: float  # that the compile took
 
 
 class Cache:
@@ -101,7 +100,7 @@ class Cache:
 
 def encode_unit(unit: Unit) -> bytes:
     """Serialise a compiled source as MessagePack."""
-    return msgspec.msgpack.encode(Unit(replace(unit.compiled, reads=()), unit.headers, unit.seconds))
+    return msgspec.msgpack.encode(Unit(replace(unit.compiled, reads=()), unit.headers))
 
 
 def decode_unit(data: bytes) -> Unit | None:
@@ -148,7 +147,6 @@ class CacheUse:
     memory: int = 0
     directory: int = 0
     store: int = 0
-    seconds_saved: float = 0.0  # that these took to compile
     bytes_read: int = 0
     bytes_written: int = 0
     rejected: int = 0  # objects that were damaged, or not signed by a trusted key

@@ -24,19 +24,6 @@ from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult
 from jitlto.families.templates import RenderedSource
 
 
-@dataclass
-class Outcome:
-    """The results of the requests."""
-
-    requests: list[CompileRequest] = field(default_factory=list)  # of all batches
-    sources: dict[CompileRequest, CompiledSource] = field(default_factory=dict)
-    failures: list[tuple[CompileRequest, JitltoError]] = field(default_factory=list)  # in the order of the requests
-    compiled: int = 0  # compiles that were run
-    #: The requests that were not compiled, by the layer that they came from.
-    layers: Counter[str] = field(default_factory=Counter)
-    seconds_saved: float = 0.0  # that these took to compile
-
-
 @dataclass(eq=False)
 class _Task:
     """One compile, for all requests whose sources and headers are the same."""
@@ -67,16 +54,19 @@ class Scheduler:
     observer: Observer  # notified of each request once: cached, compiled or failed
     begin: float  # time.perf_counter() at the start of the build
     #: Called with each request and its compiled source; if it raises a BuildError, the request has failed.
-    accept: Callable[[RenderedSource, CompiledSource], object] = lambda rendered, compiled: None  # noqa: ARG005
-    keep_going: bool = False  # after a failure; otherwise nothing more is compiled, and nothing awaited
-    _outcome: Outcome = field(default_factory=Outcome, init=False)
+    accept: Callable[[RenderedSource, CompiledSource], object]
+    sources: dict[CompileRequest, CompiledSource] = field(default_factory=dict)
+    failure: tuple[CompileRequest, JitltoError] | None = None  # the first: nothing more is compiled, or awaited
+    compiled: int = 0  # compiles that were run
+    #: The requests that were not compiled, by the layer that they came from.
+    layers: Counter[str] = field(default_factory=Counter)
     _tasks: dict[str, _Task] = field(default_factory=dict, init=False)  # by key, those that are done too
     _waiting: list[_Task] = field(default_factory=list, init=False)  # to be submitted, in order
     _running: dict[Future[CompileResult], _Task] = field(default_factory=dict, init=False)
     _done: SimpleQueue[Future[CompileResult]] = field(default_factory=SimpleQueue, init=False)  # of those that run
 
-    def run(self, batches: Iterable[Sequence[CompileRequest]]) -> Outcome:
-        """Find or compile all requests.
+    def run(self, batches: Iterable[Sequence[CompileRequest]]) -> None:
+        """Find or compile all requests, up to the first failure.
 
         Args:
             batches: Requests; the next batch is asked for when all sources of the last are submitted.
@@ -84,9 +74,9 @@ class Scheduler:
         Raises:
             ToolchainError: If a worker cannot compile for this client.
         """
-        outcome, remaining = self._outcome, iter(batches)
+        remaining = iter(batches)
         try:
-            while self.keep_going or not outcome.failures:
+            while self.failure is None:
                 if (batch := next(remaining, None)) is not None:
                     self._look_up(batch)
                 elif not self._running and not self._waiting:
@@ -100,13 +90,9 @@ class Scheduler:
         finally:
             for future in self._running:
                 future.cancel()
-        order = {request: number for number, request in enumerate(outcome.requests)}
-        outcome.failures.sort(key=lambda failure: order[failure[0]])
-        return outcome
 
     def _look_up(self, batch: Sequence[CompileRequest]) -> None:
         """Find requests in the cache, or make tasks of them."""
-        self._outcome.requests += batch
         heads = Counter(request.head for request in batch)
         new: list[_Task] = []
         for request in batch:
@@ -137,7 +123,6 @@ class Scheduler:
         found = self.cache.find_units({key: task.requests[0].config for key, task in by_key.items()})
         for key, (unit, layer) in found.items():
             by_key[key].answer = unit.compiled
-            self._outcome.seconds_saved += unit.seconds
             self._deliver(by_key[key].requests, unit.compiled, layer)
 
     def _collect(self, *, wait: bool) -> None:
@@ -158,10 +143,10 @@ class Scheduler:
             return
         request = task.requests[0]
         task.answer = compiled = request.name_parameters(result.compiled)
-        self._outcome.compiled += 1
+        self.compiled += 1
         if self.cache is not None:
             headers = request.config.found_headers(request.closure, compiled.reads)
-            self.cache.put_unit(task.key, Unit(compiled, headers, result.seconds))
+            self.cache.put_unit(task.key, Unit(compiled, headers))
         self._deliver(task.requests, compiled, result=result)
 
     def _deliver(
@@ -179,14 +164,14 @@ class Scheduler:
                 self.accept(request.rendered, answer)
             except JitltoError as error:
                 described = request.describe(error)
-                self._outcome.failures.append((request, described))
+                self.failure = self.failure or (request, described)
                 self.observer.failed(request.key, described)
                 continue
-            self._outcome.sources[request] = answer
+            self.sources[request] = answer
             if result is not None:
                 start = time.perf_counter() - self.begin - result.seconds
                 self.observer.compiled(Span(request.key, result.worker, start, result.seconds))
             else:
-                self._outcome.layers[layer] += 1
+                self.layers[layer] += 1
                 self.observer.cached(request.key)
             layer, result = Layer.MEMORY, None

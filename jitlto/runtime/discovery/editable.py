@@ -9,7 +9,6 @@ but it misses no change, and the build takes unchanged sources from its own cach
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import logging
@@ -19,7 +18,6 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +35,6 @@ from jitlto.runtime.discovery.entry_points import InstalledFamily
 if TYPE_CHECKING:
     from jitlto.base.config import Config
 
-_MOST_FILES = 20_000  # a start of a program may take as long as reading them
 _log = logging.getLogger(__name__)
 _TOOLKITS = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")  # where compilers are found
 _PATIENCE = 600.0  # seconds of waiting for a concurrent build
@@ -122,10 +119,7 @@ def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes
     for group in family.groups:
         folders.update(path.parent for path in (group.matrix, group.template) if path)
     search = HeaderSearch(family.include)
-    paths = list(islice(walk_sources(sorted(folders), thorough=True), _MOST_FILES + 1))  # before any is read
-    if len(paths) > _MOST_FILES:
-        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG), str(family.path.parent))
-    for path in paths:
+    for path in walk_sources(sorted(folders), thorough=True):
         content = path.read_bytes()
         yield str(path), content
         # Headers outside the directories, such as "../common.cuh", are found by the includes.

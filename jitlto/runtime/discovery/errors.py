@@ -13,7 +13,6 @@ from jitlto.link.requests import Contents
 from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 
-_MOST_NAMED = 5  # of the databases that were searched
 _DIGITS = 12  # of a digest, enough to tell databases apart
 _REMEDY = (
     "install the package that provides it, give its database (jitlto.load(FAMILY, DB); on the command line --db DB, or "
@@ -73,20 +72,13 @@ def _not_found(who: str, family: str, hint: str, where: str | None = None) -> Re
     return RegistryError(what, code="registry-unknown-family", where=where, hint=hint.lstrip())
 
 
-def not_found_again(family: str, digest: str, paths: Sequence[Path]) -> RegistryError:
-    """Return the error for a family that another process loaded from a database that this one does not find.
-
-    Args:
-        family: The family's name.
-        digest: The database's digest.
-        paths: Its path in the other process, and the databases that this one sees, with other digests.
-    """
-    named = [f"{path} ({other[:_DIGITS]}…)" for path in dict.fromkeys(paths) if (other := digest_of(path))]
+def not_found_again(family: str, digest: str, location: Path) -> RegistryError:
+    """Return the error for a family that another process loaded from a database that this one does not find."""
+    other = f"; there is {found[:_DIGITS]}…" if (found := digest_of(location)) else ""
     return RegistryError(
-        f"this process finds no database with the digest {digest[:_DIGITS]}…, from which {family!r} was loaded",
+        f"this process finds no database with the digest {digest[:_DIGITS]}…, from which {family!r} was loaded{other}",
         code="registry-not-found-again",
-        where=str(paths[0]),
-        hint=f"others are {', '.join(named[:_MOST_NAMED]) or 'none'}; have the same one on both sides: in an installed "
-        "package, on JITLTO_DATABASE_PATH, at the same path, or loaded there before: "
-        f"jitlto.load({family!r}, DB)",
+        where=str(location),
+        hint="have the same one on both sides: in an installed package, on JITLTO_DATABASE_PATH, at the same path, or "
+        f"loaded there before: jitlto.load({family!r}, DB)",
     )

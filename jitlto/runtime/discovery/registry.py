@@ -74,15 +74,14 @@ class Registry:
     """Databases by path, and families by name.
 
     Args:
-        paths: Database files, and directories whose ``*.fragdb`` are taken in the order of their names; texts are
-            addresses of databases in stores, which are fetched into the user's cache when the path is searched.
+        paths: Database files, and directories whose ``*.fragdb`` are taken in the order of their names.
         settings: Where databases of editable installs are built; by default the process's.
         cache: The kernel cache, in which the contents of databases lie too.
     """
 
     def __init__(
         self,
-        paths: tuple[Path | str, ...] = (),
+        paths: tuple[Path, ...] = (),
         *,
         settings: config.Config | None = None,
         cache: KernelCache | None = None,
@@ -96,13 +95,12 @@ class Registry:
     def file(self, path: str | os.PathLike[str]) -> DatabaseFile:
         """Return the database at a path; it is opened only if its summary is in no cache and in no pack beside it.
 
-        An address in a store (``s3://…``) is fetched into the user's cache once. With ``JITLTO_LINEINFO=1`` it is the
-        database's twin; without one, which is a warning, the database itself.
+        With ``JITLTO_LINEINFO=1`` it is the database's twin; without one, which is a warning, the database itself.
 
         Raises:
             DatabaseError: If it cannot be read.
         """
-        file = self._file(self._fetch(path) if isinstance(path, str) and "://" in path else Path(path))
+        file = self._file(Path(path))
         return (self.settings.lineinfo and self.twin(file, is_required=True)) or file
 
     def twin(self, file: DatabaseFile, *, is_required: bool = False) -> DatabaseFile | None:
@@ -124,20 +122,12 @@ class Registry:
         return file
 
     def files(self) -> list[Path]:
-        """Return the databases on the search path; those of stores are fetched."""
+        """Return the databases on the search path."""
         files: list[Path] = []
         for path in self._paths:
-            if isinstance(path, str):
-                files.append(self._fetch(path))
-                continue
             directory = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
             files += sorted(path.glob(f"*{SUFFIX}")) if directory else [path]
         return list(dict.fromkeys(files))
-
-    def _fetch(self, address: str) -> Path:
-        from jitlto.stores.artifacts import copy_of  # imported lazily: few databases come from a store
-
-        return copy_of(address, self.settings)
 
     # --- by the name of a family ---
 
@@ -184,7 +174,6 @@ class Registry:
 
         Raises:
             RegistryError: If this process finds no database with this digest.
-            StoreError: If one on the search path cannot be fetched.
         """
         paths = [location]
         if digest_of(location) != digest:
@@ -195,7 +184,7 @@ class Registry:
         for path in paths:
             if digest_of(path) == digest:
                 return self.file(path)
-        raise _errors().not_found_again(family, digest, paths)
+        raise _errors().not_found_again(family, digest, location)
 
     # --- in installed packages ---
 

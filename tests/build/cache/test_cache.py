@@ -29,7 +29,7 @@ COMPILED = CompiledSource(
     ("a.cuh", "caf\udce9.cuh"),
     "a warning",
 )
-UNIT = Unit(COMPILED, {"<host.h>": "1"}, 1.5)
+UNIT = Unit(COMPILED, {"<host.h>": "1"})
 SOURCE = '#include "a.cuh"\n'
 
 
@@ -51,7 +51,7 @@ def keep(cache: Cache, root: Path, log: str = "a warning", host: str = "host") -
     source = made.closure(SOURCE)
     headers = made.found_headers(source, ["a.cuh", "<0>/host.h"])
     assert list(headers) == ["<0>/host.h"]
-    cache.put_unit(made.key(source), Unit(replace(COMPILED, log=log), headers, 1.5))
+    cache.put_unit(made.key(source), Unit(replace(COMPILED, log=log), headers))
 
 
 def found(cache: Cache, root: Path, source: str = SOURCE, host: str = "host") -> tuple[str, Layer] | None:
@@ -90,8 +90,8 @@ def test_a_damaged_entry_is_a_miss(cache: Cache, tmp_path: Path, data: bytes) ->
 
 def test_an_architecture_that_does_not_exist_is_damage() -> None:
     wrong = replace(COMPILED, target=Architecture(75, "x"))
-    assert decode_unit(encode_unit(Unit(wrong, {}, 1.0))) is None
-    assert decode_unit(encode_unit(UNIT)) == Unit(replace(COMPILED, reads=()), UNIT.headers, 1.5)
+    assert decode_unit(encode_unit(Unit(wrong, {}))) is None
+    assert decode_unit(encode_unit(UNIT)) == Unit(replace(COMPILED, reads=()), UNIT.headers)
 
 
 def test_what_the_compiler_found_by_itself_must_be_unchanged_too(cache: Cache, tmp_path: Path) -> None:

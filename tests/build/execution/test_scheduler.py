@@ -21,7 +21,6 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import CompileError, JitltoError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.execution.workers import ProcessExecutor
-from jitlto.build.failures import FailedFragmentsError
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
@@ -157,38 +156,14 @@ def test_damaged_entries_are_made_again(make: Make, cache: Cache) -> None:
     assert make(MINI).compiled == 0
 
 
-WRONG = changed(op__cu__jinja=MINI["op.cu.jinja"].replace("{{expr}}", "no_such_name + {{expr}}"))
-
-
 @pytest.mark.slow
-def test_keep_going_compiles_the_rest_and_reports_by_cause(make: Make) -> None:
-    with raises(FailedFragmentsError, None, "4 of 6 fragments") as caught:
-        make(WRONG, keep_going=True)
-    assert isinstance(caught.value, FailedFragmentsError)
-    assert len(caught.value.causes) == 1
-    assert make(MINI).compiled == 4  # the kernels were kept
-
-
-@pytest.mark.slow
-def test_keep_going_reports_what_fails_before_and_after_the_compiler_too(make: Make) -> None:
-    files = WRONG | {
-        "kern.cu.jinja": "{% if data_type == 'float' %}{{ nobody }}{% endif %}\n__device__ int g() { return 1; }",
-    }
-    causes = "no_such_name", "[render-undefined]", "[build-no-kernel]"
-    with raises(FailedFragmentsError, None, "6 of 6 fragments", "3 causes", *causes):
-        make(files, keep_going=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("keep_going", [False, True])
-def test_an_include_that_cannot_be_told_names_template_combination_and_line(make: Make, keep_going: bool) -> None:
+def test_an_include_that_cannot_be_told_names_template_combination_and_line(make: Make) -> None:
     files = {"op.cu.jinja": MINI["op.cu.jinja"] + "#include __FILE__\n"}
     line = files["op.cu.jinja"].count("\n")
     names = "op.cu.jinja (group op, ", "data_type=float", f"):{line}: ", "[jitlto-header-unknown]"
     with pytest.raises(JitltoError) as caught:
-        make(MINI | files, keep_going=keep_going)
+        make(MINI | files)
     assert all(name in str(caught.value) for name in names)
-    assert isinstance(caught.value, FailedFragmentsError) == keep_going
 
 
 DRIVER = """
