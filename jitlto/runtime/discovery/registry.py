@@ -101,14 +101,12 @@ class Registry:
             DatabaseError: If it cannot be read.
         """
         file = self._file(Path(path))
-        return (self.settings.lineinfo and self.twin(file, is_required=True)) or file
-
-    def twin(self, file: DatabaseFile, *, is_required: bool = False) -> DatabaseFile | None:
-        """Return the twin of a database with line information; None if it has none."""
+        if not self.settings.lineinfo:
+            return file
         from jitlto.runtime.discovery.lineinfo import find_twin  # imported lazily: only for profilers
 
-        twin = find_twin(file.location, file.contents.digest, is_required=is_required)
-        return None if twin is None else self._file(twin)
+        twin = find_twin(file.location, file.contents.digest)
+        return self._file(twin) if twin else file
 
     def _file(self, path: Path) -> DatabaseFile:
         location = path.absolute()
