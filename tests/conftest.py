@@ -68,8 +68,11 @@ ONE_MAJOR = (
     "base", "build/cache", "build/execution", "cli", "database", "docs", "families/matrix", "frameworks", "packaging",
     "record", "report", "runtime/discovery", "stores", "tuning",
 )  # fmt: skip
-#: Of the others, these run their slow tests with each toolkit, too; all run their fast ones.
-EACH_MAJOR = ("compatibility", "cuda", "families/test_search", "families/test_transport.py", "link", "plan/user_code")
+#: Of the others, these run their slow tests with each toolkit, too; all run their fast ones. nvcc is of one major.
+EACH_MAJOR = (
+    "compatibility", "cuda", "families/test_search", "families/test_transport.py", "link", "plan/user_code",
+    "compile/test_nvcc", "plan/test_plan",
+)  # fmt: skip
 #: The files that take longest: begun first, they do not end alone.
 LONGEST = (
     "test_docs.py", "test_ivf_flat.py", "test_fft.py", "test_downstream.py", "test_compare.py", "test_fft_host.py",

@@ -32,6 +32,7 @@ from tests.benchmarks import script
 from tests.benchmarks.launch_sides import BASE, BASE_OF_EIGHT, BURST, EIGHT, Sides, find_extension, use_extension
 from tests.benchmarks.script import Options, Result
 from tests.benchmarks.timing import beyond, in_bursts, in_turn, ratio, seconds, summaries, summary
+from tests.support.families import built
 
 PARTS = ["launch", "dispatch", "cold", "overlap", "link_overhead"]
 # 96 variants of a kernel of three arguments: 4 types, 3 operations, 8 sets of flags.
@@ -103,9 +104,9 @@ IMPORTS = {"from jitlto import load": "load", "import jitlto": "jitlto.load"}
 def measure(options: Options) -> Result:
     Device(0).set_current()
     place: Path = options.place
-    kernels = script.built(place, FAMILY, "axpy")
+    kernels = built(place / "axpy", FAMILY, "axpy")
     parts: dict[str, Callable[[], object]] = {
-        "launch": lambda: _launches(kernels, script.built(place, EIGHT, "eight"), place, options.rounds),
+        "launch": lambda: _launches(kernels, built(place / "eight", EIGHT, "eight"), place, options.rounds),
         "dispatch": lambda: _dispatch_both_ways(kernels.database.path, options.rounds),
         "cold": lambda: _cold(kernels.database.path, place),
         "overlap": lambda: _overlap(kernels),

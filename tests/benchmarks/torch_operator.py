@@ -20,6 +20,7 @@ from jitlto import Operator, torch_operator
 from tests.benchmarks import script
 from tests.benchmarks.script import Options, Result
 from tests.benchmarks.timing import beyond, in_bursts, in_turn, summaries, wall_milliseconds
+from tests.support.families import built
 from tests.support.operators import FAMILY, declare
 
 BURST, CALLS_OF_MODEL = 200, 50
@@ -33,7 +34,7 @@ WITH_BACKWARD = "jitlto.torch_operator with a backward"
 
 def measure(options: Options) -> Result:
     torch.cuda.init()
-    declared = declare(script.built(options.place, FAMILY, "operators"), "jitlto_benchmark")
+    declared = declare(built(options.place, FAMILY, "operators"), "jitlto_benchmark")
     device = torch.device("cuda:0")
     return {
         "calls": measure_calls(declared, options.rounds, device),
