@@ -18,7 +18,7 @@ from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
 from jitlto.plan.enumeration import Kernel
-from jitlto.record.check_result import CheckResult, FamilyCheck, FamilyLinks, LinkCheck, Note
+from jitlto.record.check_result import CheckResult, FamilyCheck, Note
 from jitlto.runtime.family import KernelFamily
 
 if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
@@ -70,44 +70,41 @@ def check(
     proofs = list(prove(database, [family.name for family in families]).values())
     stores = stores if use_cache else None
     known = Proofs(families[0].session.kernel_cache.store if use_cache else None, stores)
-    work = Work(shard or Shard(1, 1), known, workers, on_links, on_link)
-    checks = tuple(_family_check(*each, compare, work) for each in zip(families, proofs, strict=True))
-    link = None
-    if targets:
-        begin = time.perf_counter()
-        links = tuple(_link(*each, targets, strength, work) for each in zip(families, proofs, strict=True))
-        seconds = round(time.perf_counter() - begin, 3)
-        link = LinkCheck(tuple(target.sm for target in targets), "lto", str(nvjitlink.version()), links, seconds)
+    work, begin = Work(shard or Shard(1, 1), known, workers, on_links, on_link), time.perf_counter()
+    checks = [
+        _check_family(family, proof, compare, targets, strength, work)
+        for family, proof in zip(families, proofs, strict=True)
+    ]
+    seconds = round(time.perf_counter() - begin, 3)
     if stores is not None:
         stores.flush(_FINISH, _STALL)
-    holds = all(each.holds for each in checks) and all(each.holds for each in (link.families if link else ()))
-    return CheckResult(database.digest, holds, checks, link, str(database.path), str(shard or ""))
+    archs, linker = tuple(target.sm for target in targets), str(nvjitlink.version()) if targets else ""
+    how = archs, strength, str(shard or ""), linker, seconds
+    return CheckResult(database.digest, all(each.holds for each in checks), tuple(checks), str(database.path), *how)
 
 
-def _family_check(family: KernelFamily, proof: FamilyProof, compare: bool, work: Work) -> FamilyCheck:
+def _check_family(
+    family: KernelFamily,
+    proof: FamilyProof,
+    compare: bool,
+    targets: Sequence[Architecture],
+    strength: int | None,
+    work: Work,
+) -> FamilyCheck:
     failures, notes, pairs = compare_family(family, proof, work) if compare else ([], [], None)
-    failures, notes = [*proof.failures, *failures], [*proof.notes, *notes]
-    completed = sum(bool(kernel.user_symbols) for kernel in proof.kernels)
-    causes = group_findings(failures)
-    told = tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in notes)
-    counts = len(proof.kernels), completed
-    return FamilyCheck(proof.family, not failures, *counts, causes, told, proof.fragments, pairs)
-
-
-def _link(
-    family: KernelFamily, proof: FamilyProof, targets: Sequence[Architecture], strength: int | None, work: Work
-) -> FamilyLinks:
     # The other kernels cannot be linked without callers' code.
     complete = [kernel for kernel in proof.kernels if not kernel.user_symbols]
     chosen, tuples = (complete, None) if strength is None else _covering(complete, strength)
-    mine = work.shard.share(chosen)
+    mine = work.shard.share(chosen) if targets else []
     jobs = [LinkJob(family, kernel, target) for target in targets for kernel in mine]
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
     failed, known = work.do(lambda job: job.plan().link(use_cache=False).warnings or None, jobs, "link")
-    failures = [link_failure(error, job.subject, job.kernel.configuration, job.arch.sm) for job, error in failed]
+    failures = [*proof.failures, *failures]
+    failures += [link_failure(error, job.subject, job.kernel.configuration, job.arch.sm) for job, error in failed]
+    told = tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in (*proof.notes, *notes))
+    counts = proof.fragments, len(proof.kernels), len(proof.kernels) - len(complete)
     causes = group_findings(failures)
-    counts = len(mine), len(complete), strength, tuples
-    return FamilyLinks(family.name, not failures, *counts, causes, len(proof.kernels) - len(complete), known)
+    return FamilyCheck(family.name, not failures, *counts, causes, told, pairs, len(mine), known, tuples)
 
 
 def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from jitlto.cli.ending import SHOWN
 from jitlto.cli.output import print_causes, print_result, progress
 from jitlto.cli.parameters import PATH, jobs_option, json_option, shard_option, targets_option
 from jitlto.cli.selection import DATABASE, open_database
-from jitlto.record.check_result import CheckResult, FamilyCheck, FamilyLinks
+from jitlto.record.check_result import CheckResult, FamilyCheck
 
 if TYPE_CHECKING:
     from jitlto.check.operators import OperatorCheck, OperatorsResult
@@ -99,41 +99,31 @@ def _operator_lines(checks: Iterable[OperatorCheck]) -> Iterator[str]:
 
 def _lines(result: CheckResult) -> Iterator[str]:
     for family in result.families:
-        yield from _family_lines(family)
-    for links in result.link.families if result.link else ():
-        print_causes(links.family, links.failures)
-    if result.link:
-        for links in result.link.families:
-            yield _describe_links(links, result.link.archs)
-        yield f"nvJitLink {result.link.nvjitlink}, {result.link.mode}, {result.link.seconds:.1f} s"
+        agree = ", inline functions agree" if family.compared else ""
+        state = f"every kernel plans, every fragment is used{agree}" if family.holds else "FAILED"
+        fragments, kernels = pluralize(family.fragments, "fragment"), pluralize(family.kernels, "kernel")
+        yield f"{family.family}: {fragments}, {kernels}: {state}"
+        for note in family.notes[:SHOWN]:
+            yield f"  note: {note.message}"
+        if len(family.notes) > SHOWN:
+            yield f"  and {len(family.notes) - SHOWN} more notes (--json lists all)"
+        if result.archs:
+            yield f"{family.family}: {_describe_links(family, result)}"
+        print_causes(family.family, family.failures)
+    if result.archs:
+        yield f"nvJitLink {result.nvjitlink}, {result.seconds:.1f} s"
     if result.shard:
         count = result.shard.partition("/")[2]
         yield f"share {result.shard} of the links and comparisons: the check holds if all {count} do"
 
 
-def _family_lines(result: FamilyCheck) -> Iterator[str]:
-    agree = ", inline functions agree" if result.compared else ""
-    state = f"every kernel plans, every fragment is used{agree}" if result.holds else "FAILED"
-    if result.holds and not result.kernels and any(note.kind == "empty" for note in result.notes):
-        state = "its groups are for families that use it"
-    kernels = pluralize(result.kernels, "kernel") if result.kernels else "no kernels"
-    yield f"{result.family}: {pluralize(result.fragments, 'fragment')}, {kernels}: {state}"
-    notes = [note for note in result.notes if note.kind != "empty"]
-    for note in notes[:SHOWN]:
-        yield f"  note: {note.message}"
-    if len(notes) > SHOWN:
-        yield f"  and {len(notes) - SHOWN} more notes (--json lists all)"
-    print_causes(result.family, result.failures)
-
-
-def _describe_links(links: FamilyLinks, archs: Sequence[str]) -> str:
-    if not links.kernels:
-        waiting = pluralize(links.completed_by_callers, "kernel")
-        return f"{links.family}: linked nothing; {waiting} need a caller's own code to link"
-    every = f"{links.linked} of {links.kernels} kernels"
-    of = pluralize(links.linked, "kernel") if links.linked == links.kernels and links.cover is None else every
-    covered = "" if links.cover is None else f", covering all {links.tuples} combinations of {links.cover} values"
-    failed = sum(cause.count for cause in links.failures)
-    state = f"{failed} of {links.linked * len(archs)} links fail" if failed else "all link"
-    known = f" ({links.known} as known from an earlier check)" if links.known else ""
-    return f"{links.family}: linked {of}{covered}, for {', '.join(archs)}: {state}{known}"
+def _describe_links(family: FamilyCheck, result: CheckResult) -> str:
+    complete = family.kernels - family.completed_by_callers
+    if not complete:
+        return f"linked nothing; {pluralize(family.kernels, 'kernel')} need a caller's own code to link"
+    of = pluralize(complete, "kernel") if family.linked == complete else f"{family.linked} of {complete} kernels"
+    covered = f", covering all {family.tuples} combinations of {result.cover} values" if result.cover else ""
+    failed = sum(cause.count for cause in family.failures if cause.kind == "link")
+    state = f"{failed} of {family.linked * len(result.archs)} links fail" if failed else "all link"
+    known = f" ({family.known} as known from an earlier check)" if family.known else ""
+    return f"linked {of}{covered}, for {', '.join(result.archs)}: {state}{known}"

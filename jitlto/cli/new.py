@@ -26,12 +26,12 @@ from jitlto.packaging.scaffold import derive_import_name, write_package
     help="The CUDA major to compile wheels with [default: that of the installed compiler, or 12].",
 )  # fmt: skip
 @click.option("--family", type=PATH, help="The directory of a family to copy in place of the sample.")
-@click.option("--torch", is_flag=True, help="Add operators of PyTorch, which CI checks.")
+@click.option("--torch", is_flag=True, help="Add operators of PyTorch, with a test.")
 def new(name: str, output: Path | None, cuda: str | None, family: Path | None, torch: bool) -> None:
     """Write a small package NAME with a kernel family, to build, test and adapt.
 
     It has a family with matrices, templates and device headers, a pyproject.toml whose build hook compiles it, a
-    Python module that launches it, tests, and a workflow for CI. No existing file is overwritten.
+    Python module that launches it, and tests. No existing file is overwritten.
 
     With --family, the package has that family in place of the sample: the files in its directory, and the matrices and
     templates that it names.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from jitlto.base.errors import JitltoError, NoDeviceError
+from jitlto.base.errors import JitltoError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, group_findings, link_failure
@@ -16,7 +17,6 @@ from jitlto.cli.output import print_causes, print_result, progress
 from jitlto.cli.parameters import PATH, jobs_option, json_option, parse_pairs, targets_option
 from jitlto.cli.selection import DB_HELP, find_family
 from jitlto.cuda import device, nvjitlink
-from jitlto.record.check_result import Cause
 from jitlto.runtime.warming import WarmJobs, WarmOutcome, WarmResult, family_jobs, link_jobs, recorded_jobs
 
 
@@ -52,19 +52,18 @@ def warm(
     with progress("linking") as shown:
         shown.add(len(work.jobs))
         result = link_jobs(work.jobs, output, jobs, shown.step)
-    seconds = round(time.perf_counter() - begin, 3)
     causes = group_findings(list(map(_finding, result.failures)))
-    counts = {"linked": result.linked, "found": result.found, "failed": len(result.failures)}
-    counts |= {"left_out": work.left_out, "shared": result.shared, "unshared": result.unshared}
-    made = {"pack": output if result.packed else None, "nvjitlink": str(nvjitlink.version()), "seconds": seconds}
-    kernels = [
+    told: dict[str, Any] = {"linked": result.linked, "found": result.found, "failed": len(result.failures)}
+    told |= {"left_out": work.left_out, "shared": result.shared, "unshared": result.unshared, "packed": result.packed}
+    told |= {"nvjitlink": str(nvjitlink.version()), "seconds": round(time.perf_counter() - begin, 3)}
+    told["kernels"] = [
         {"kernel": each.plan.entry.key.text, "configuration": dict(each.plan.configuration), "arch": each.arch,
          "digest": each.plan.digest, "layer": each.layer}
         for each in result.outcomes
         if each.plan and not each.error
     ]  # fmt: skip
-    described = {**counts, **made, "kernels": kernels, "failures": causes}
-    print_result(described, _lines(work, result, causes, output, seconds), as_json=as_json)
+    print_causes("linking", causes)
+    print_result(told | {"failures": causes}, _lines(told, work, result, output), as_json=as_json)
     if causes or result.unshared:
         raise SystemExit(1)
 
@@ -77,10 +76,7 @@ def _jobs(target: str, settings: Sequence[str], targets: Sequence[Architecture],
         raise JitltoError("no such file", code="jitlto-no-such-file", where=target, hint=hint)
     family = find_family(target, database)
     if not targets:
-        try:
-            device.current()
-        except NoDeviceError as error:
-            raise click.UsageError(f"give --arch, e.g. --arch sm_90: {error.what}") from None
+        device.current()  # or none of its kernels can be linked
     # None is the current device: its exact architecture depends on the fragments too.
     return family_jobs(family, parse_pairs(settings), targets or [None])
 
@@ -92,21 +88,17 @@ def _finding(outcome: WarmOutcome) -> Finding:
     return link_failure(outcome.error, subject, request.configuration, outcome.arch)
 
 
-def _lines(
-    work: WarmJobs, result: WarmResult, causes: Iterable[Cause], output: Path | None, seconds: float
-) -> Iterator[str]:
-    print_causes("linking", causes)
+def _lines(told: Mapping[str, Any], work: WarmJobs, result: WarmResult, output: Path | None) -> Iterator[str]:
     archs = ", ".join(dict.fromkeys(outcome.arch or "the current device" for outcome in result.outcomes))
-    failed = f", {len(result.failures)} failed" if result.failures else ""
-    state = f"for {archs}: {result.linked} linked, {result.found} already there{failed}"
+    failed = f", {told['failed']} failed" if told["failed"] else ""
+    state = f"for {archs}: {told['linked']} linked, {told['found']} already there{failed}"
     yield f"{pluralize(len(result.outcomes), 'kernel')} {state}" if result.outcomes else "no kernel to link"
     if work.left_out:
         yield f"skipped {pluralize(work.left_out, 'plan')} {work.reason}"
-    yield f"nvJitLink {nvjitlink.version()}, {seconds:.1f} s"
+    yield f"nvJitLink {told['nvjitlink']}, {told['seconds']:.1f} s"
     if result.shared or result.unshared:
         failed = f", {result.unshared} failed" if result.unshared else ""
         yield f"shared stores: {pluralize(result.shared, 'kernel')} written{failed}"
-    if output is not None and result.packed:
-        yield f"{output}: {pluralize(result.packed, 'kernel')}, {format_bytes(output.stat().st_size)}"
-    elif output is not None:
-        yield f"{output}: not written, because no kernel was linked"
+    if output is not None:
+        made = format_bytes(output.stat().st_size) if result.packed else "not written"
+        yield f"{output}: {pluralize(result.packed, 'kernel')}, {made}"

@@ -184,16 +184,18 @@ class Operator(Shared):
             raise self.error(f"the function for the launch returned {type(launch).__name__}, not a Launch")
         if 0 in (launch.grid if isinstance(launch.grid, tuple) else (launch.grid,)):
             launch = None
-        places: dict[str, tuple[Any, Any]] = {a.name: ("input", n) for n, a in enumerate(self.arguments)}
-        places |= {output.name: ("output", number) for number, output in enumerate(self.outputs)}
-        places |= {a.name: ("value", None) for a in self.arrays if a.optional and a.name not in case.given}
-        parameters = tuple(
-            places.get(each) or ("value", getattr(case, each))
-            if isinstance(each, str)
-            else ("value", each(case) if callable(each) else each)
-            for each in self.parameters
-        )
-        return Call(self.results(case), chosen, launch, parameters)
+        parts = enumerate((*self.arguments, *self.outputs))
+        places = {part.name: place for place, part in parts if not isinstance(part, Flag)}
+        missing = {array.name for array in self.arrays if array.optional} - case.given
+        parameters: list[tuple[int | None, Any]] = []
+        for each in self.parameters:
+            if not isinstance(each, str):
+                parameters.append((None, each(case) if callable(each) else each))
+            elif each in places:
+                parameters.append((None if each in missing else places[each], None))
+            else:
+                parameters.append((None, getattr(case, each)))
+        return Call(self.results(case), chosen, launch, tuple(parameters))
 
     @cached_property
     def loaded(self) -> KernelFamily:

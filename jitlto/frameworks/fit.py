@@ -12,7 +12,7 @@ import numpy as np
 from jitlto.base.errors import JitltoError, LaunchError
 from jitlto.base.types import Parameter, find_scalar
 from jitlto.frameworks.declaration import Operator
-from jitlto.frameworks.parts import Array, Call, Flag
+from jitlto.frameworks.parts import Argument, Array, Call, Output, Scalar
 from jitlto.launch.argument_errors import count_error
 from jitlto.launch.arguments import Converter, pointed_type
 from jitlto.launch.step import check_shape, make_packing
@@ -67,19 +67,17 @@ def _check_arguments(
     """Check that a kernel takes what a call passes, and may write to what is declared as written."""
     if len(call.parameters) != len(signature):
         raise count_error(kernel, signature, len(call.parameters))
-    written: dict[tuple[str, Any], str] = {("output", n): output.name for n, output in enumerate(operator.outputs)}
-    for n, argument in enumerate(operator.arguments):
-        if isinstance(argument, Array) and argument.mutated and values[n] is not None:
-            written["input", n] = argument.name
-    taken: dict[tuple[str, Any], Parameter] = {}
+    parts = (*operator.arguments, *operator.outputs)
+    given = (*values, *call.results)
+    written = {place: part.name for place, part in enumerate(parts) if _is_written(part) and given[place] is not None}
+    taken: dict[int, Parameter] = {}
     converters = make_packing(tuple(signature)).converters
-    for declared, place, parameter, convert in zip(
+    for declared, (place, value), parameter, convert in zip(
         operator.parameters, call.parameters, signature, converters, strict=True
     ):
-        (kind, value), target = place, pointed_type(parameter)
-        given: Any = call.results[value] if kind == "output" else values[value] if kind == "input" else None
-        if kind == "output" or (kind == "input" and isinstance(operator.arguments[value], Array)):
-            _check_array(convert, target, given[1])
+        target, part = pointed_type(parameter), None if place is None else parts[place]
+        if place is not None and isinstance(part, Array | Output):
+            _check_array(convert, target, given[place][1])
             if place in written:
                 taken[place] = parameter
                 if "const" not in (target or "const").split():
@@ -87,12 +85,9 @@ def _check_arguments(
             continue
         # A number: as its type, and if it is known as it is.
         passed, is_address = [value], callable(declared)
-        if kind == "input":
-            argument = operator.arguments[value]
-            is_flag = isinstance(argument, Flag)
-            passed = [] if is_flag else [_EXAMPLES[argument.type]]
-            passed += [] if given is UNKNOWN else [given]
-            is_address = argument.type == "int" and not is_flag
+        if place is not None and isinstance(part, Scalar):
+            passed = [_EXAMPLES[part.type], *([] if given[place] is UNKNOWN else [given[place]])]
+            is_address = part.type == "int"
         for each in passed:
             if target is None:
                 convert(each)
@@ -103,6 +98,10 @@ def _check_arguments(
         what = f"it takes {taken[place]}" if place in taken else "it is not passed"
         hint = f"name {name} in parameters where the kernel takes a pointer to what it writes"
         raise operator.error(f"the kernel cannot write to {name}: {what}", hint, "output")
+
+
+def _is_written(part: Argument | Output) -> bool:
+    return isinstance(part, Output) or (isinstance(part, Array) and part.mutated)
 
 
 def _check_array(convert: Converter, target: str | None, dtype: str) -> None:

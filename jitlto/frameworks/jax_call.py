@@ -198,10 +198,11 @@ def _lower(target: Cuda, ctx: Any, *operands: Any, statics: _Statics) -> Any:
     """Make a call of the handler: choose and link the kernel."""
     operator = statics.operator
     call = operator.resolve(statics.bind(ctx.avals_in))
-    places = {number: (INPUT, place) for place, number in enumerate(statics.given)}
+    places: dict[int | None, tuple[int, int]] = {number: (INPUT, n) for n, number in enumerate(statics.given)}
     aliases = {places[n][1]: len(operator.outputs) + place for place, n in enumerate(statics.mutated)}
     # A result that has an argument's memory is what the kernel writes to.
     places |= {number: (OUTPUT, aliases[places[number][1]]) for number in statics.mutated}
+    places |= {len(operator.arguments) + n: (OUTPUT, n) for n, _ in enumerate(operator.outputs)}
     launcher = operator.loaded.launcher(**operator.how(call))
     register(target)  # asks the driver, so behind what says that there is none
     words = describe_call(target, launcher, call, places, statics.values)
@@ -268,7 +269,7 @@ def describe_call(
     target: Cuda,
     launcher: Any,
     call: Call,
-    places: Mapping[int, tuple[int, int]],
+    places: Mapping[int | None, tuple[int, int]],
     scalars: Sequence[Any],
 ) -> np.ndarray[Any, Any]:
     """Return the words of a call, and let XLA find its kernel.
@@ -277,7 +278,7 @@ def describe_call(
         target: Where it runs.
         launcher: The kernel.
         call: The call; it launches something.
-        places: For each array that is given where it is found: among inputs or results, and its place there.
+        places: For each array of the call where it is found: among inputs or results, and its place there.
         scalars: The value of each argument that is a number.
 
     Raises:
@@ -289,14 +290,12 @@ def describe_call(
     words: list[int] = [*np.frombuffer(digest, np.int64).tolist(), *shape, len(call.parameters)]
     begin, data = len(words) + 2 * len(call.parameters), b""
     packing = make_packing(tuple(launcher.signature))
-    for (kind, value), parameter, convert in zip(call.parameters, packing.signature, packing.converters, strict=True):
-        if kind == "output":
-            words += [OUTPUT, value]
-        elif kind == "input" and value in places:
-            words += places[value]
+    for (place, value), parameter, convert in zip(call.parameters, packing.signature, packing.converters, strict=True):
+        if place in places:
+            words += places[place]
         else:
             words += [_VALUE | parameter.size << 8, begin + len(data) // 8]
-            data += convert(scalars[value] if kind == "input" else value)
+            data += convert(value if place is None else scalars[place])
             data += bytes(-len(data) % 8)
     with _lock:
         if _kept.get(digest) is not launcher:

@@ -139,11 +139,11 @@ class Call:
         results: Shape and dtype of each output.
         configuration: The parameter values that choose the kernel.
         launch: Its launch configuration; None if there is nothing to launch.
-        parameters: Of each argument of the kernel, where it comes from: ``input`` or ``output`` with a position among
-            the operator's own, or ``value`` with the value itself.
+        parameters: Of each argument of the kernel, its position among the operator's arguments and, behind these,
+            outputs; or None, and the value itself.
     """
 
     results: tuple[tuple[tuple[Any, ...], str], ...]
     configuration: Mapping[str, object]
     launch: Launch | None
-    parameters: tuple[tuple[str, Any], ...]
+    parameters: tuple[tuple[int | None, Any], ...]

@@ -141,8 +141,6 @@ class _Known(NamedTuple):
 
     call: Call
     launcher: Launcher | None  # None if there is nothing to launch
-    #: Of each argument of the kernel: the number of an argument, or behind these of an output; or None and a value.
-    sources: Sequence[tuple[int | None, Any]]
 
 
 class Implementation:
@@ -184,7 +182,7 @@ class Implementation:
         launch = known.call.launch
         if known.launcher is not None and launch is not None:
             every = (*passed, *outputs)
-            values = [value if place is None else every[place] for place, value in known.sources]
+            values = [value if place is None else every[place] for place, value in known.call.parameters]
             known.launcher(stream, launch.grid, launch.block, *values, **launch.attributes)
         for number in self._mutated:
             if passed[number] is not args[number]:
@@ -200,10 +198,8 @@ class Implementation:
     def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> _Known:
         """Find what follows from a call of shapes, dtypes, devices and flags that there was not before."""
         call = self._operator.resolve(bind(self._operator, args))
-        begin = {"input": 0, "output": len(self._operator.arguments)}
-        sources = [(None, value) if kind == "value" else (begin[kind] + value, None) for kind, value in call.parameters]
         launcher = self._operator.loaded.launcher(**self._operator.how(call)) if call.launch else None
         if len(self._calls) >= _MOST_CALLS:
             self._calls.clear()
-        self._calls[key] = _Known(call, launcher, sources)
+        self._calls[key] = _Known(call, launcher)
         return self._calls[key]

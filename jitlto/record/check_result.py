@@ -37,65 +37,45 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class FamilyCheck(msgspec.Struct, frozen=True):
-    """A family's kernels as planned.
+    """A family's kernels as planned, compared and linked.
 
     Args:
-        completed_by_callers: How many kernels need callers' code.
+        completed_by_callers: How many kernels need callers' code, without which they cannot be linked.
         compared: In how many pairs of fragments inline functions were compared; None if they were not.
+        linked: How many kernels were linked for each target, of those that need no callers' code.
+        known: How many of the links an earlier check had made, so that they were not made again.
+        tuples: How many combinations of values a covering array covers; None if all kernels were linked.
     """
 
     family: str
     holds: bool
+    fragments: int
     kernels: int
     completed_by_callers: int
     failures: tuple[Cause, ...]
     notes: tuple[Note, ...]
-    fragments: int = 0
     compared: int | None = None
-
-
-class FamilyLinks(msgspec.Struct, frozen=True):
-    """A family's kernels as linked.
-
-    Args:
-        linked, kernels: How many kernels were linked for each target, of how many that need no callers' code.
-        cover, tuples: The strength of the covering array, and how many combinations of values it covers; None if all
-            were linked.
-        completed_by_callers: How many kernels cannot be linked without callers' code.
-        known: How many of the links an earlier check had made, so that they were not made again.
-    """
-
-    family: str
-    holds: bool
-    linked: int
-    kernels: int
-    cover: int | None
-    tuples: int | None
-    failures: tuple[Cause, ...]
-    completed_by_callers: int = 0
+    linked: int = 0
     known: int = 0
-
-
-class LinkCheck(msgspec.Struct, frozen=True):
-    """The links of a check: targets, nvJitLink version and families; ``mode`` is ``lto`` or ``ptx``."""
-
-    archs: tuple[str, ...]
-    mode: str
-    nvjitlink: str
-    families: tuple[FamilyLinks, ...]
-    seconds: float = 0.0
+    tuples: int | None = None
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """The result for the database with this digest; ``link`` is None if nothing was linked.
+    """The result for the database with this digest.
 
     Args:
+        archs: The targets of the links; empty if nothing was linked.
+        cover: The strength of the covering array of kernels that were linked; None for all kernels.
         shard: The share of the links and comparisons that was made, as ``2/4``; empty for all of them.
+        nvjitlink, seconds: Its version, and the time that comparisons and links took.
     """
 
     digest: str
     holds: bool
     families: tuple[FamilyCheck, ...]
-    link: LinkCheck | None
-    database: str = ""
+    database: str
+    archs: tuple[str, ...] = ()
+    cover: int | None = None
     shard: str = ""
+    nvjitlink: str = ""
+    seconds: float = 0.0

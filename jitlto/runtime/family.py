@@ -230,7 +230,7 @@ class KernelFamily(Shared):
         **configuration: object,
     ) -> Plan:
         """Resolve a configuration; see :meth:`Planner.plan`."""
-        planner = self._family_for(link_options).planner(entry, **configuration)
+        planner = self.planner(entry, **configuration)
         return planner.plan(arch=arch, link_mode=link_mode, link_options=link_options)
 
     def plan_request(self, request: Request, arch: str | Architecture | None = None) -> Plan:
@@ -243,7 +243,9 @@ class KernelFamily(Shared):
         Raises:
             PlanError, CompileError: If it does not plan: the family has changed, or an input does not compile here.
         """
-        planner = self.planner().add_request(request)
+        planner = self.planner(request.entry, **request.configuration).add_inputs(request.supplied)
+        for key in request.pinned:
+            planner.add(key)
         return planner.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
 
     @remembered(lambda: device.kind())
@@ -268,9 +270,7 @@ class KernelFamily(Shared):
         if link_options:
             check_type(link_options, Mapping, "link options must be a dict")
         how: dict[str, Any] = {"link_mode": link_mode, "link_options": dict(link_options or {})}  # a copy
-        family, session = self._family_for(link_options), self.session
-        if family is not self:
-            return family.launcher(entry=entry, **how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
+        session = self.session
         capability = device.current().compute_capability
         asked = None if session.is_recording else self._request_key(entry, how, configuration, capability)
         cache = session.kernel_cache
@@ -292,16 +292,6 @@ class KernelFamily(Shared):
             if asked and plan.answers(session.linker, capability):
                 put_all(cache.sources(self.location), REQUESTS, asked, plan.chosen.encode())
         return launcher
-
-    def _family_for(self, link_options: object) -> KernelFamily:
-        """Return the family in the twin of its database, if link options ask for line information and it has a twin."""
-        wants_lines = isinstance(link_options, Mapping) and link_options.get("lineinfo") is True
-        return (self._twin if wants_lines else None) or self
-
-    @cached_property
-    def _twin(self) -> KernelFamily | None:
-        file = self.session.registry.twin(self._file)
-        return None if file is None else KernelFamily(self.name, file, self.session)
 
     def _request_key(
         self, entry: str | None, how: dict[str, Any], configuration: dict[str, object], capability: tuple[int, int]

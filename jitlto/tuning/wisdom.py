@@ -8,7 +8,7 @@ often and in which groups files are merged.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from math import log2
+from math import inf, log2
 from typing import Annotated
 
 import msgspec
@@ -102,9 +102,16 @@ class Entry(Struct, frozen=True, dict=True):
 
         return sorted(trials, key=rank)
 
-    def distance(self, bucket: Sizes) -> float:
-        """Return by how much a bucket of the same sizes differs."""
-        return sum(abs(log2((a + 1) / (b + 1))) for (_, a), (_, b) in zip(self.bucket, bucket, strict=True))
+    def distance(self, bucket: Sizes, exact: Collection[str] = ()) -> float:
+        """Return by how much a bucket differs: infinitely if in its names, or in a size that counts exactly.
+
+        What a kernel may be used for can depend on these.
+        """
+        pairs = list(zip(self.bucket, bucket, strict=False))
+        alike = len(self.bucket) == len(bucket) and all(
+            name == other and (value == wanted or name not in exact) for (name, value), (other, wanted) in pairs
+        )
+        return sum(abs(log2((a + 1) / (b + 1))) for (_, a), (_, b) in pairs) if alike else inf
 
 
 class Wisdom:
@@ -144,17 +151,10 @@ class Wisdom:
         device: str,
         exact: Collection[str] = (),
     ) -> list[Entry]:
-        """Return what was measured on a kind of device for a configuration: the nearest bucket, most evidence first.
-
-        The bucket has the same value of each size that counts exactly: what a kernel may be used for can depend on it.
-        """
-
-        def place(sizes: Sizes) -> list[tuple[str, int | None]]:
-            return [(name, value if name in exact else None) for name, value in sizes]
-
+        """Return what was measured on a kind of device for a configuration: the nearest bucket, most evidence first."""
         key = family, entry, tuple(sorted(configuration.items())), device
         about = [each for each in self.entries if (each.family, each.entry, each.configuration, each.device) == key]
-        near = [each for each in about if place(each.bucket) == place(bucket)]
+        near = [each for each in about if each.distance(bucket, exact) < inf]
         return sorted(near, key=lambda each: (each.distance(bucket), -_evidence(each)[0], each.encoded))
 
 

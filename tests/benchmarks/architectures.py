@@ -1,11 +1,9 @@
-"""What images for later architectures cost and gain: sizes, instructions, the time of a build, and times on a GPU.
+"""What images for later architectures cost and gain: sizes, the time of a build, and machine instructions.
 
     python -m tests.benchmarks.architectures --output docs/benchmarks/architectures.json
-    python -m tests.benchmarks.architectures --only times --output architectures_times.json     # needs a GPU
 
-Without a GPU: the size of each shipped family's database and the processor time of its build, for compute_75 and with
-``archs = "auto"``, and the machine instructions of two kernels that convert numbers. With one: the times of these
-kernels, base and ``auto`` in turn.
+The size of each shipped family's database and the processor time of its build, for compute_75 and with
+``archs = "auto"``, and the machine instructions of two kernels that convert numbers.
 """
 
 from __future__ import annotations
@@ -16,14 +14,13 @@ from functools import partial
 from pathlib import Path
 
 from jitlto.build.pipeline import build
-from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.runtime.family import KernelFamily
 from tests.benchmarks import script
 from tests.benchmarks.script import Options, Result
-from tests.benchmarks.timing import device_milliseconds, in_turn, processor_seconds, ratio, summaries
+from tests.benchmarks.timing import in_turn, processor_seconds, ratio
 from tests.support.families import CONVERT, write_family
 from tests.support.line_information import count_instructions
 
@@ -32,12 +29,11 @@ CONVERSIONS = {
     "half to fp8": {"from_type": "__half", "to_type": "__nv_fp8_e4m3"},
 }
 _TARGETS = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
-_COUNT = 8  # elements a thread
 
 
 def measure(options: Options) -> Result:
-    parts = {"instructions": _instructions, "sizes": _sizes, "times": _times}
-    return {part: parts[part](options) for part in ([options.only] if options.only else ["instructions", "sizes"])}
+    parts = {"instructions": _instructions, "sizes": _sizes}
+    return {part: parts[part](options) for part in ([options.only] if options.only else parts)}
 
 
 def _sizes(options: Options) -> Result:
@@ -90,26 +86,6 @@ def _instructions(options: Options) -> Result:
     }
 
 
-def _times(options: Options) -> Result:
-    """Milliseconds of a launch on the current device: medians of launches that take turns."""
-    import cupy as cp  # here, because the rest needs no GPU
-
-    forms, size, rows = _forms(options.place), 1 << 28, {}
-    stream = cp.cuda.get_current_stream()
-    for title, values in CONVERSIONS.items():
-        source = cp.random.standard_normal(size, dtype=cp.float32)
-        given = source.astype(cp.float16) if values["from_type"] == "__half" else source
-        results = {form: cp.zeros(size, dtype=cp.uint16) for form in forms}
-        sides = {
-            form: partial(family.launcher(**values), stream, size // (256 * _COUNT), 256, given, results[form], size)
-            for form, family in forms.items()
-        }
-        times = in_turn(sides, 21, device_milliseconds, warm=4)
-        assert bool((results["base"] == results["auto"]).all()), title
-        rows[title] = {"milliseconds": summaries(times), "base/auto": ratio(times, "base", "auto")}
-    return {"device": device.architecture().sm, "elements": size, "kernels": rows}
-
-
 if __name__ == "__main__":
-    only, families = ("sizes", "instructions", "times"), declaration.list_families()
-    script.run(__doc__, measure, only=only, families=families, rounds=3)
+    families = declaration.list_families()
+    script.run(__doc__, measure, only=("sizes", "instructions"), families=families, rounds=3)

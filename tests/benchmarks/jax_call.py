@@ -30,6 +30,7 @@ from jitlto import jax_call
 from tests.benchmarks import script
 from tests.benchmarks.script import Options, Result
 from tests.benchmarks.timing import in_turn, seconds
+from tests.support.families import built
 from tests.support.operators import FAMILY, declare
 from tests.support.process import ROOT
 
@@ -46,7 +47,7 @@ def measure(options: Options) -> Result:
     """What processes of their own measure, with other flags: XLA reads them once."""
     if not options.one:
         return {name: _process(flags) for name, flags in FLAGS.items()}
-    operator = declare(script.built(options.place, FAMILY, "operators"), "jitlto_benchmark")["square"]
+    operator = declare(built(options.place, FAMILY, "operators"), "jitlto_benchmark")["square"]
     return {"sizes": [_measure(operator, size, options.rounds) for size in SIZES]}
 
 

@@ -23,7 +23,7 @@ from cuda.core import Device, LaunchConfig, launch
 from jitlto.base.errors import JitltoError
 from jitlto.launch import core, signature
 from jitlto.launch.launcher import Launcher
-from tests.benchmarks.launch_peers import build_launches, build_operator
+from tests.benchmarks.launch_peers import build_launches
 from tests.support.launch_core import use
 from tests.support.launchers import launcher_class
 
@@ -100,7 +100,6 @@ class Sides:
             ("jax", self._with_jax),
             ("triton", self._with_triton),
             ("C++ compiler", self._with_cpp),
-            ("torch.ops", self._with_operator),
         ):
             try:
                 add()
@@ -204,19 +203,6 @@ class Sides:
         x, y = torch.from_numpy(self._x).cuda(), torch.zeros(N, device="cuda")
         kernel = module.add_three
         self._add("Triton", lambda: kernel[(GRID,)](x, y, N, BLOCK=BLOCK), lambda: y.cpu())
-
-    def _with_operator(self) -> None:
-        import torch
-
-        library = build_operator(self._place)
-        torch.ops.load_library(str(library))
-        set_kernel = ctypes.CDLL(str(library)).set_kernel
-        set_kernel.argtypes = [ctypes.c_void_p]
-        set_kernel(int(self._axpy.kernel.handle))
-        x, y, own = torch.from_numpy(self._x).cuda(), torch.zeros(N, device="cuda"), torch.cuda.Stream()
-        operator, stream = torch.ops.jitlto_peer.add_three, own.cuda_stream
-        torch.cuda.synchronize()
-        self._add("torch.ops, an operator of a C++ extension", lambda: operator(x, y, N, stream), lambda: y.cpu())
 
     def _with_cpp(self) -> None:
         function = ctypes.CDLL(str(build_launches(self._place))).launches

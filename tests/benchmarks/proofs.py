@@ -60,7 +60,7 @@ def _checked(database: Path, options: Options) -> Result:
 
     taken = seconds(check)
     checked = [each for _, each in found]
-    links = [each for one in checked for each in one["link"]["families"]]
+    links = [each for one in checked for each in one["families"]]
     return {
         "s": round(taken, 2),
         "holds": all(each["holds"] for each in checked),

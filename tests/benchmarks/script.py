@@ -17,12 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jitlto.base.errors import NoDeviceError, ToolchainError
-from jitlto.build.pipeline import build
 from jitlto.cuda import device, nvjitlink, toolkit
-from jitlto.database import FragmentDatabase
-from jitlto.families import declaration
-from jitlto.runtime.family import KernelFamily
-from tests.support.families import write_family
 from tests.support.process import ROOT
 
 Result = dict[str, Any]
@@ -146,12 +141,6 @@ def _device() -> dict[str, object]:
     _, number = toolkit.bindings("driver").cuDriverGetVersion()
     cuda = f"{number // 1000}.{number % 1000 // 10}"
     return {"device": current.name, "arch": device.architecture().sm, "driver_cuda": cuda}
-
-
-def built(place: Path, files: dict[str, str], name: str) -> KernelFamily:
-    """The family ``name`` of these files, compiled on all cores."""
-    path = write_family(place / name, files)
-    return KernelFamily(name, FragmentDatabase(build([declaration.load_family(path)], place / f"{name}.fragdb").path))
 
 
 def installed(place: Path) -> dict[str, str]:

@@ -24,6 +24,7 @@ from jitlto.runtime.family import KernelFamily
 from tests.benchmarks import script
 from tests.benchmarks.script import Options, Result
 from tests.benchmarks.timing import beyond, in_bursts, ratio, summaries, synchronize
+from tests.support.families import built
 
 LAUNCHES, BURST = 32, 10
 FAMILY = {
@@ -49,7 +50,7 @@ N = 1024
 
 def measure(options: Options) -> Result:
     Device(0).set_current()
-    return {"launches": LAUNCHES, **_measure(script.built(options.place, FAMILY, "steps"), options.rounds)}
+    return {"launches": LAUNCHES, **_measure(built(options.place, FAMILY, "steps"), options.rounds)}
 
 
 def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:

@@ -46,7 +46,7 @@ def measure(options: Options) -> Result:
             result = {"seconds": taken, "compiled": built["compiled"], **built["cache"]}
             if check:
                 taken, found = timed("check", database, "--link", "sm_90", "--cover", "1", "--no-compare")
-                links = [each for each in found["link"]["families"] if each["linked"]]
+                links = [each for each in found["families"] if each["linked"]]
                 counts = {name: sum(each[name] for each in links) for name in ("linked", "known")}
                 result["check"] = {"seconds": taken, **counts}
             return result

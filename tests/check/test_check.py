@@ -14,7 +14,7 @@ from tests.support.errors import raises
 def test_kernels_are_planned_and_nothing_is_linked_by_default(mini_path: Path) -> None:
     with FragmentDatabase(mini_path) as database:
         result = check(database)
-        assert (result.digest, result.holds, result.link) == (database.digest, True, None)
+        assert (result.digest, result.holds, result.archs) == (database.digest, True, ())
     (family,) = result.families
     assert (family.family, family.fragments, family.kernels, family.completed_by_callers) == ("mini", 6, 4, 0)
 

@@ -21,7 +21,7 @@ from jitlto.check.check import check
 from jitlto.check.links import Work
 from jitlto.database import FragmentDatabase
 from jitlto.plan.plan import Plan
-from jitlto.record.check_result import CheckResult, FamilyLinks
+from jitlto.record.check_result import CheckResult, FamilyCheck
 from tests.support.memory_stores import MemoryStores
 
 
@@ -131,9 +131,8 @@ def linked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def links_of(result: CheckResult) -> FamilyLinks:
-    assert result.link is not None
-    return result.link.families[0]
+def links_of(result: CheckResult) -> FamilyCheck:
+    return result.families[0]
 
 
 def test_an_unchanged_kernel_is_linked_once(run_check: Check, linked: list[str]) -> None:

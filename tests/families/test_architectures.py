@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import Cache
-from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
 from jitlto.cuda import nvdisasm, toolkit
@@ -103,27 +101,6 @@ def test_a_plan_mixes_the_best_image_of_each_fragment(auto: KernelFamily) -> Non
     assert linked_from(auto.plan(arch="sm_80", **TO_BF16)) == ["75", "80"]
     for arch in ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100"):
         assert auto.plan(arch=arch, **TO_FP8).link().cubin
-
-
-@pytest.mark.slow
-def test_parts_merge_to_the_bytes_of_one_build(directory: Path, cache: Cache, auto: KernelFamily) -> None:
-    parts = [made(directory, cache, f"part{n}", shard=f"{n}/2").path for n in (1, 2)]
-    merged = merge_databases(parts, directory / "merged.fragdb")
-    assert merged.path.read_bytes() == (directory / "auto.fragdb").read_bytes()
-
-
-@pytest.mark.slow
-def test_a_build_after_a_change_has_the_bytes_of_a_clean_one(directory: Path, cache: Cache, tmp_path: Path) -> None:
-    shutil.copytree(directory, tmp_path / "copy")
-    path = tmp_path / "copy"
-    changed = (
-        CONVERT["store.cuh"] + "static __device__ void later() {\n#if __CUDA_ARCH__ >= 900\n#define LATER\n#endif\n}\n"
-    )
-    (path / "store.cuh").write_text(changed)
-    incremental = made(path, cache, "incremental")
-    assert incremental.compiled > 0
-    assert made(path, cache, "again").compiled == 0
-    assert made(path, None, "clean").path.read_bytes() == incremental.path.read_bytes()
 
 
 SPECIFIC = """

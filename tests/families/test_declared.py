@@ -9,24 +9,7 @@ import pytest
 from jitlto.families import declaration
 from jitlto.families.matrix.document import load_matrix
 from jitlto.families.templates import render_family
-from tests.support.transport_variants import FRAGMENTS
-
-GROUPS = {
-    "transform": {"apply_transform": 2},
-    "search": {"search_kernel": 24, "compute_distance": 4, "apply_filter": 4},
-    "fft": {"fft_kernel": 156, "fft_load": 12, "fft_store": 12},
-    "transport": FRAGMENTS,
-    "ivf_flat": {"metric": 16, "post_lambda": 3, "interleaved_scan": 320, "filter": 2},
-    "ivf_flat_batch": {
-        "sort_probes": 4,
-        "tiled_scan": 16,
-        "select_probed": 18,
-        "select_columns": 18,
-        "index_step": 9,
-        "convert_rows": 4,
-        "store_rows": 3,
-    },
-}
+from tests.support.shipped import GROUPS
 
 
 def test_these_families_are_shipped() -> None:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from docs.examples.fft import Launch
 from jitlto.base.versions import Architecture
 from jitlto.check.covering_array import choose_cover
-from jitlto.cuda import ptx
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, find_undefined, link
 from jitlto.record.fragment import ImageKind, Role
 from jitlto.runtime.family import KernelFamily
 from tests.support.fft_reference import DTYPES, SIZES, TRANSFORMS
+from tests.support.shipped import ARCHS, check_links, check_plans, cover
 
-# Those that CUDA 12.9 and 13 both know.
-TARGETS = ["sm_80", "sm_120"]  # the oldest and the newest kind of device
 CHOSEN = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "256"}
 LOAD = "__device__ float2 fft_load(const float2* data, unsigned row, unsigned index, unsigned length, void* info)"
 STORE = (
@@ -27,47 +23,14 @@ STORE = (
 
 
 def test_there_are_2496_kernels_of_180_fragments(fft: KernelFamily) -> None:
-    fragments = fft.database.fragments("fft")
-    assert Counter(f.key.group for f in fragments) == {"fft_kernel": 156, "fft_load": 12, "fft_store": 12}
-    assert [f.key.group for f in fragments if f.role is Role.ENTRYPOINT] == ["fft_kernel"] * 156
-    kernels = len(SIZES) * len(TRANSFORMS) * len(DTYPES)
-    assert kernels == 156
-    assert kernels * 4 * 4 == 2496
+    check_plans(fft, 2496)
+    assert len(SIZES) * len(TRANSFORMS) * len(DTYPES) == 156
 
 
-def test_every_configuration_plans_to_its_kernel_and_two_callbacks(fft: KernelFamily) -> None:
-    digests = set()
-    for configuration in fft.configurations():
-        plan = fft.plan(arch="sm_90", **configuration)  # type: ignore[arg-type]
-        assert [f.key.group for f in plan.fragments] == ["fft_kernel", "fft_load", "fft_store"]
-        assert plan.configuration == configuration
-        digests.add(plan.digest)
-    assert len(digests) == 2496
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_all_values_link_and_nothing_is_left_to_call(fft: KernelFamily, target: str) -> None:
+@pytest.mark.parametrize("arch", ARCHS)
+def test_kernels_link_and_nothing_is_left_to_call(fft: KernelFamily, arch: str) -> None:
     """All pairs of a small size, and all sizes."""
-    configurations = list(fft.configurations())
-    small = [each for each in configurations if each["size"] == "64"]
-    chosen = [
-        of[place] for of, strength in ((small, 2), (configurations, 1)) for place in choose_cover(of, strength)[0]
-    ]
-    assert {each["size"] for each in chosen} == set(map(str, SIZES))
-
-    def link_one(configuration: dict[str, str]) -> None:
-        plan = fft.plan(arch=target, **configuration)  # type: ignore[arg-type]
-        module = ptx.parse_ptx(plan.link_ptx())
-        assert module.requires == (), configuration
-        # Nothing but the kernel and its buffer: no function of a fragment that could be called, no variable of one.
-        assert {name for name in module.declarations if "shared" not in name} == {plan.entry.entry}, configuration
-        linked = plan.link()
-        assert find_undefined(linked.cubin) == [], configuration
-        assert b"fft_load" not in linked.cubin, configuration
-        assert b"fft_store" not in linked.cubin, configuration
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(link_one, chosen))
+    check_links(fft, arch, [*cover(fft, 2, size="64"), *cover(fft, 1)])
 
 
 def test_the_example_launches_kernels_with_the_threads_that_they_are_made_for(fft: KernelFamily) -> None:
@@ -84,7 +47,7 @@ def test_the_example_launches_kernels_with_the_threads_that_they_are_made_for(ff
         assert own.shared_memory <= 128 * 1024
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ARCHS)
 @pytest.mark.parametrize("given", [(LOAD,), (STORE,), (LOAD, STORE)], ids=["load", "store", "both"])
 def test_a_callers_callback_takes_the_place_of_the_shipped_ones(
     fft: KernelFamily, given: tuple[str, ...], target: str

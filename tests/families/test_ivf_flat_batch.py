@@ -4,25 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.check.covering_array import choose_cover
 from jitlto.runtime.family import KernelFamily
-from tests.families.test_ivf_flat import failures
-
-#: Functions that a kernel calls in other fragments: two of the metric and the filter; the post_lambda.
-CALLED = {
-    "tiled_scan": 3,
-    "select_probed": 1,
-    "sort_probes": 0,
-    "select_columns": 0,
-    "index_step": 0,
-    "convert_rows": 0,
-    "store_rows": 0,
-}
-
-
-def covering(family: KernelFamily, entry: str, strength: int) -> list[dict[str, str]]:
-    every = [each for each in family.configurations() if each["entry"] == entry]
-    return [every[place] for place in choose_cover(every, strength)[0]]
+from tests.support.shipped import ARCHS, check_links, cover
 
 
 def test_it_has_these_kernels(ivf_flat_batch: KernelFamily) -> None:
@@ -35,11 +18,10 @@ def test_it_has_these_kernels(ivf_flat_batch: KernelFamily) -> None:
 
 @pytest.mark.parametrize("entry", ["tiled_scan", "select_probed"])
 def test_all_pairs_of_variants_link_and_nothing_is_left_to_call(ivf_flat_batch: KernelFamily, entry: str) -> None:
-    chosen = covering(ivf_flat_batch, entry, 2)
-    assert failures(ivf_flat_batch, "sm_90", chosen, fragments=CALLED[entry]) == []
+    check_links(ivf_flat_batch, "sm_90", cover(ivf_flat_batch, 2, entry=entry))
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_120"])
+@pytest.mark.parametrize("arch", ARCHS)
 def test_all_kernels_link_for_other_architectures(ivf_flat_batch: KernelFamily, arch: str) -> None:
     for entry in ivf_flat_batch.entrypoints:
-        assert failures(ivf_flat_batch, arch, covering(ivf_flat_batch, entry, 1), fragments=CALLED[entry]) == []
+        check_links(ivf_flat_batch, arch, cover(ivf_flat_batch, 1, entry=entry))

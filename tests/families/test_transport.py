@@ -3,60 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from jitlto.base.versions import Architecture
-from jitlto.record.fragment import Role
 from jitlto.runtime.family import KernelFamily
-from tests.support.transport_variants import CONFIGURATIONS, COVER, FRAGMENTS, PARAMETERS
+from tests.support.shipped import ARCHS, check_links, check_plans, check_ptx_keeps_calls
+from tests.support.transport_variants import COVER, PARAMETERS
 
-#: Kernels to link, and for what: some for each target that CUDA 12.9 and 13 both know.
-CASES = [(each, "sm_90") for each in COVER] + list(zip(COVER, ["sm_80", "sm_100", "sm_120"], strict=False))
 #: Arithmetic on floats that a later step may still fuse, for it does not say how it is rounded.
 _FREE_TO_FUSE = re.compile(r"\b(?:add|sub|mul|mad)(?:\.ftz)?\.f32\b")
 
 
 def test_there_are_576_kernels_of_32_fragments(transport: KernelFamily) -> None:
-    fragments = transport.database.fragments("transport")
-    assert Counter(fragment.key.group for fragment in fragments) == FRAGMENTS
-    assert len(fragments) == 32
-    assert [f.key.group for f in fragments if f.role is Role.ENTRYPOINT] == ["transport_kernel"]
+    check_plans(transport, 576)
     assert transport.parameters == PARAMETERS
-    assert len(CONFIGURATIONS) == 576
+    assert len(transport.plan(arch="sm_90", **COVER[0]).fragments) == 16
 
 
-def test_every_configuration_plans_and_one_kernel_calls_fifteen_fragments(transport: KernelFamily) -> None:
-    digests = set()
-    for configuration in CONFIGURATIONS:
-        plan = transport.plan(arch="sm_90", **configuration)
-        assert plan.configuration == configuration
-        assert sorted(f.key.group for f in plan.fragments) == sorted(FRAGMENTS)
-        digests.add(plan.digest)
-    assert len(digests) == 576
-
-
-@pytest.mark.parametrize(("configuration", "target"), CASES)
-def test_a_kernel_links_and_nothing_is_left_to_call(
-    transport: KernelFamily, configuration: dict[str, str], target: str
-) -> None:
-    plan = transport.plan(arch=target, **configuration)
-    assert plan.calls_left() == []  # neither calls nor unresolved symbols
-    linked = plan.link()
-    assert linked.entry == plan.entry.entry
-    assert linked.architecture == Architecture.parse(target)
-    crossing = {symbol.name for fragment in plan.fragments for symbol in fragment.requires}
-    assert len(crossing) == 16
-    assert not any(name.encode() in linked.cubin for name in crossing)
+@pytest.mark.parametrize("arch", ["sm_90", *ARCHS])
+def test_kernels_link_and_nothing_is_left_to_call(transport: KernelFamily, arch: str) -> None:
+    check_links(transport, arch, COVER if arch == "sm_90" else COVER[:1])
 
 
 def test_ptx_links_too_and_keeps_the_calls(transport: KernelFamily) -> None:
-    plan = transport.plan(arch="sm_90", link_mode="ptx", **COVER[0])
-    crossing = {symbol.name for fragment in plan.fragments for symbol in fragment.requires}
-    cubin = plan.link().cubin
-    assert all(name.encode() in cubin for name in crossing)
+    check_ptx_keeps_calls(transport, COVER[0])
 
 
 def test_no_step_is_free_to_round_differently(transport: KernelFamily) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from jitlto.families import declaration
 from jitlto.families.templates import render_family
 from jitlto.runtime.family import KernelFamily
 from tests.support.transport_host import COMPILER, Host
-from tests.support.transport_physics import CHECKS, Simulate, agree, balanced, check_against_reference, problem_of
+from tests.support.transport_physics import agree, balanced, check_against_reference, problem_of
 from tests.support.transport_variants import COVER
 
 pytestmark = pytest.mark.gpu
@@ -65,24 +63,6 @@ def test_tallies_are_the_same_in_all_link_modes(transport: KernelFamily, configu
 def test_tallies_are_those_of_a_cpu(transport: KernelFamily, tmp_path: Path, configuration: dict[str, str]) -> None:
     problem, run = problem_of(configuration)
     same(simulate(transport, problem, run), Host(tmp_path).simulate(problem, run), "CPU")
-
-
-@pytest.mark.parametrize("link_mode", ["lto", "ptx"])
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-def test_physics(transport: KernelFamily, check: Callable[[Simulate], None], link_mode: str) -> None:
-    check(partial(simulate, transport, link_mode=link_mode))
-
-
-def test_tallies_do_not_depend_on_the_launch(transport: KernelFamily) -> None:
-    problem = shield()
-    for particles, batches in ((1, 1), (31, 1), (1000, 7), (100_003, 32)):
-        run = Run(particles, seed=3, batches=batches)
-        kernel = transport.launcher(**problem.configuration(run.tally, run.generator))
-        first = balanced(launch(kernel, problem, run))
-        for grid, block in ((1, 1), (1, 32), (3, 96), (500, 256)):
-            if particles > 1000 and grid * block < 32:
-                continue
-            same(launch(kernel, problem, run, grid=grid, block=block), first, f"{particles} in {grid} × {block}")
 
 
 def test_fast_math_at_the_link_gives_other_tallies_within_the_error(transport: KernelFamily) -> None:

@@ -23,17 +23,14 @@ def test_a_call_is_resolved_from_its_case() -> None:
     assert call.results == (((100,), "float64"), ((100,), "int64"))
     assert call.configuration == {"data_type": "double", "reduction": "largest"}
     assert call.launch == Launch(grid=2, block=64)
-    assert call.parameters == (
-        ("input", 0), ("input", 1), ("output", 0), ("output", 1), ("value", 100),
-        ("value", 8),
-    )  # fmt: skip
+    assert call.parameters == ((0, None), (1, None), (3, None), (4, None), (None, 100), (None, 8))
 
 
 def test_an_array_that_is_not_given_is_a_null_pointer() -> None:
     operator = DECLARED["reduce_rows"]
     case = operator.bind([((100, 8), "float32"), None, "sum"])
     assert case.given == frozenset()
-    assert operator.resolve(case).parameters[1] == ("value", None)
+    assert operator.resolve(case).parameters[1] == (None, None)
 
 
 def test_nothing_is_launched_on_an_empty_grid() -> None:
@@ -113,7 +110,7 @@ def test_what_a_call_does_not_have_is_named(changes: dict[str, Any], name: str) 
 def test_numbers_and_functions_are_passed_by_value() -> None:
     operator = _operator(parameters=("x", "y", 7, None, lambda case: case.n + 1))
     call = operator.resolve(operator.bind([((4,), "float32"), 1.0]))
-    assert call.parameters[2:] == (("value", 7), ("value", None), ("value", 5))
+    assert call.parameters[2:] == ((None, 7), (None, None), (None, 5))
 
 
 def test_a_family_that_a_function_returns_is_asked_for_once_when_it_is_needed() -> None:

@@ -12,12 +12,10 @@ import pytest
 
 from jitlto import Operator
 from jitlto import jax_call as make
-from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
-from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from tests.support import launch_core
-from tests.support.families import write_family
+from tests.support.families import built
 from tests.support.operators import FAMILY, declare
 from tests.support.process import output_of
 
@@ -35,8 +33,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         jax.devices("cuda")
     except RuntimeError:
         pytest.skip("this JAX sees no GPU")
-    directory = tmp_path_factory.mktemp("operators")
-    return build([declaration.load_family(write_family(directory, FAMILY))], directory / "operators.fragdb").path
+    return built(tmp_path_factory.mktemp("operators"), FAMILY, "operators").database.path
 
 
 @pytest.fixture(scope="module")

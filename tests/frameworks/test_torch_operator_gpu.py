@@ -11,12 +11,9 @@ import pytest
 
 from jitlto import torch_operator
 from jitlto.base.errors import OperatorError
-from jitlto.build.pipeline import build
-from jitlto.database import FragmentDatabase
-from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
-from tests.support.families import write_family
+from tests.support.families import built
 from tests.support.operators import FAMILY, declare
 
 pytestmark = pytest.mark.gpu
@@ -43,9 +40,7 @@ class World:
 def family(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
     if not torch.cuda.is_available():
         pytest.skip("this PyTorch sees no GPU")
-    directory = tmp_path_factory.mktemp("operators")
-    report = build([declaration.load_family(write_family(directory, FAMILY))], directory / "operators.fragdb")
-    return KernelFamily("operators", FragmentDatabase(report.path))
+    return built(tmp_path_factory.mktemp("operators"), FAMILY, "operators")
 
 
 @pytest.fixture(scope="module")

@@ -156,14 +156,6 @@ def test_an_array_in_host_memory_is_refused_with_what_to_do() -> None:
         assert "cupy.asarray" in refused("host-memory", "float*", array)
 
 
-def test_a_dlpack_array_in_host_memory_is_refused() -> None:
-    class HostTensor:
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return (1, 0)
-
-    refused("host-memory", "float*", HostTensor())
-
-
 def test_a_tensor_on_a_device_that_dlpack_has_no_name_for_is_refused() -> None:
     class MetaTensor:
         def __dlpack_device__(self) -> tuple[int, int]:
@@ -187,9 +179,18 @@ def test_a_tensor_that_keeps_its_gradient_is_refused(refusal: Exception | None) 
     assert str(refusal or "still requires a gradient") in refused("export", "float*", Kept())
 
 
-@pytest.mark.parametrize("argument", ["text", b"bytes", 1.5, [1.0, 2.0], (1,), {}, object(), True])
-def test_what_is_no_array_is_refused_by_the_name_of_its_type(argument: object) -> None:
-    assert type(argument).__name__ in refused("type", "float*", argument)
+@pytest.mark.parametrize(
+    ("type_", "arguments"),
+    [
+        ("float*", ["text", b"bytes", 1.5, [1.0, 2.0], (1,), {}, object(), True]),
+        ("int", [1.0, np.float32(1), "1", b"1", None, 1j, [1], np.array([1, 2]), object()]),
+        ("bool", [2, -1, 1.0, "True", None, [True], object()]),
+        ("float2", ["1j", None, object(), DeviceArray(), {1}]),
+    ],
+)
+def test_a_value_of_no_use_is_refused_by_the_name_of_its_type(type_: str, arguments: list[object]) -> None:
+    for argument in arguments:
+        assert type(argument).__name__ in refused("type", type_, argument)
 
 
 # --- integers ---
@@ -215,11 +216,6 @@ def test_integers_may_be_of_any_integer_type(argument: Any) -> None:
     converted = convert("unsigned int", argument)
     assert type(converted) is np.uint32
     assert int(converted) == int(argument)
-
-
-@pytest.mark.parametrize("argument", [1.0, np.float32(1), "1", b"1", None, 1j, [1], np.array([1, 2]), object()])
-def test_what_is_no_integer_is_refused(argument: object) -> None:
-    assert type(argument).__name__ in refused("type", "int", argument)
 
 
 # --- floating point ---
@@ -309,11 +305,6 @@ def test_booleans_are_booleans_or_zero_and_one(argument: object, expected: bool)
     assert bool(converted) is expected
 
 
-@pytest.mark.parametrize("argument", [2, -1, 1.0, "True", None, [True], object()])
-def test_what_is_no_boolean_is_refused(argument: object) -> None:
-    refused("type", "bool", argument)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("type_", "make"), [("float2", np.complex64), ("double2", np.complex128)])
 @given(value=st.complex_numbers(max_magnitude=1e30) | st.integers(-1000, 1000) | st.floats(-1e30, 1e30))
@@ -321,11 +312,6 @@ def test_complex_numbers_may_be_real(type_: str, make: type, value: complex) -> 
     converted = convert(type_, value)
     assert type(converted) is make
     assert converted == make(value)
-
-
-@pytest.mark.parametrize("argument", ["1j", None, object(), DeviceArray(), {1}])
-def test_what_is_no_complex_number_is_refused(argument: object) -> None:
-    refused("type", "float2", argument)
 
 
 def test_a_complex_number_that_its_type_cannot_hold_is_refused() -> None:

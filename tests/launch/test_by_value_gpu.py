@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 
 from jitlto.base.errors import ArgumentError
-from jitlto.build.pipeline import build
-from jitlto.database import FragmentDatabase
-from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
-from tests.support.families import write_family
+from tests.support.families import built
 
 pytestmark = pytest.mark.gpu
 
@@ -91,9 +88,7 @@ __global__ void texture(cudaTextureObject_t image, cudaSurfaceObject_t target, i
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
-    directory = tmp_path_factory.mktemp("kinds")
-    report = build([declaration.load_family(write_family(directory, _KINDS))], directory / "kinds.fragdb")
-    return KernelFamily("kinds", FragmentDatabase(report.path))
+    return built(tmp_path_factory.mktemp("kinds"), _KINDS, "kinds")
 
 
 class Color(enum.Enum):
@@ -170,10 +165,6 @@ archs = ["90"]
 [entrypoint.tile]
 matrix = "one.json"
 template = "tile.cu.jinja"
-
-[entrypoint.bytes]
-matrix = "one.json"
-template = "bytes.cu.jinja"
 """,
     "one.json": "{}",
     "map.cuh": """
@@ -204,12 +195,6 @@ __global__ void tile(const __grid_constant__ CUtensorMap_st map, float* out, int
   out[threadIdx.x] = values[threadIdx.x];
 }
 """,
-    "bytes.cu.jinja": """
-#include "map.cuh"
-__global__ void bytes(const __grid_constant__ CUtensorMap_st map, unsigned long long* out) {
-  out[threadIdx.x] = map.opaque[threadIdx.x];
-}
-""",
 }
 
 
@@ -219,9 +204,7 @@ def maps(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
 
     if Device().compute_capability < (9, 0):
         pytest.skip("the device has no tensor memory accelerator")
-    directory = tmp_path_factory.mktemp("maps")
-    report = build([declaration.load_family(write_family(directory, _TENSOR_MAPS))], directory / "maps.fragdb")
-    return KernelFamily("maps", FragmentDatabase(report.path))
+    return built(tmp_path_factory.mktemp("maps"), _TENSOR_MAPS, "maps")
 
 
 def encode_map(array: Any) -> Any:
@@ -244,19 +227,6 @@ def encode_map(array: Any) -> Any:
     )
     assert status == driver.CUresult.CUDA_SUCCESS
     return made
-
-
-def test_the_bytes_of_a_tensor_map_arrive(maps: KernelFamily) -> None:
-    import cupy as cp
-
-    made = encode_map(cp.zeros((32, 64), np.float32))
-    expected = ctypes.string_at(made.getPtr(), 128)
-    for argument in (made, expected):
-        out = cp.zeros(16, np.uint64)
-        for _ in range(3):
-            maps.launcher(entry="bytes")(None, 1, 16, argument, out)
-            assert cp.asnumpy(out).tobytes() == expected
-            out.fill(0)
 
 
 @pytest.mark.parametrize("library", ["cuda.bindings", "cuda.core"])

@@ -14,8 +14,6 @@ from tests.support import exercise_core, launch_core
 from tests.support.process import ROOT
 
 PROGRAM = ROOT / "tests/support/exercise_core.py"
-#: Launches that two threads make of one launcher.
-LAUNCHES = int(os.environ.get("JITLTO_TEST_LAUNCHES", "20000"))
 #: Other interpreters that CI may have: debug builds, whose references are counted, and free-threaded ones.
 INTERPRETERS = ("python3-dbg", "python3.13-dbg", "python3.13t", "python3.14t", "python3.12", "python3.13", "python3.14")
 
@@ -37,12 +35,6 @@ def test_random_launches_are_those_of_the_model() -> None:
     core = launch_core.core()
     exercise_core.Exercise(core, 1).signature(30)
     exercise_core.in_threads(core, 1, 2)
-
-
-def test_launches_of_two_threads_have_their_own_arguments(tmp_path: Path) -> None:
-    core = launch_core.core()
-    driver = exercise_core.compile_driver(exercise_core.load(exercise_core.HOOK, "extension"), tmp_path)
-    exercise_core.launch_many(core, driver, LAUNCHES)
 
 
 @pytest.mark.slow

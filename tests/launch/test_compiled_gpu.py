@@ -11,15 +11,12 @@ from cuda.bindings import driver
 from cuda.core import Device
 
 from jitlto.base.errors import ArgumentError
-from jitlto.build.pipeline import build
-from jitlto.database import FragmentDatabase
-from jitlto.families import declaration
 from jitlto.launch import launcher as launcher_module
 from jitlto.launch import signature
 from jitlto.launch.launcher import Launcher
 from jitlto.runtime.family import KernelFamily
 from tests.support import launch_core
-from tests.support.families import write_family
+from tests.support.families import built
 from tests.support.launchers import launcher_class
 
 pytestmark = pytest.mark.gpu
@@ -111,8 +108,7 @@ __global__ void odd(char a, double b, short c, float4 d, bool e, Pair f, float* 
 
 
 def test_parameters_lie_where_the_driver_finds_them(tmp_path: Path) -> None:
-    report = build([declaration.load_family(write_family(tmp_path / "odd", ODD))], tmp_path / "odd.fragdb")
-    kernel, end = KernelFamily("odd", FragmentDatabase(report.path)).launcher(), 0
+    kernel, end = built(tmp_path, ODD, "odd").launcher(), 0
     for number, parameter in enumerate(kernel.signature):
         offset = -(-end // parameter.alignment) * parameter.alignment
         end = offset + parameter.size

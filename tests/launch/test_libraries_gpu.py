@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto.build.pipeline import build
-from jitlto.database import FragmentDatabase
-from jitlto.families import declaration
 from jitlto.launch import core, signature
 from jitlto.launch.launcher import Launcher
 from jitlto.runtime.family import KernelFamily
-from tests.support.families import write_family
+from tests.support.families import built
 from tests.support.launchers import launcher_class
 
 pytestmark = pytest.mark.gpu
@@ -43,9 +40,7 @@ __global__ void add(const float* x, float* y, unsigned n) {
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
-    directory = tmp_path_factory.mktemp("libraries")
-    report = build([declaration.load_family(write_family(directory, _FAMILY))], directory / "libraries.fragdb")
-    return KernelFamily("libraries", FragmentDatabase(report.path))
+    return built(tmp_path_factory.mktemp("libraries"), _FAMILY, "libraries")
 
 
 @pytest.fixture(params=["python", "compiled"])

@@ -10,21 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support import launch_core
 
 SAME = np.dtype("f4")
-VALUES = st.one_of(
-    st.sampled_from([0, 1, -1, True, False, 300, -300, 10**30, "a", "1", "", "é", None, 0.5, int, str, SAME]),
-    st.integers(),
-    st.text(max_size=3),
-)
-CALLS = st.tuples(
-    st.lists(VALUES, max_size=3),
-    st.lists(st.tuples(st.sampled_from("abcde"), VALUES), max_size=4, unique_by=lambda p: p[0]),
-)
 
 
 class Answer:
@@ -54,25 +43,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     lookup = launch_core.core().make_lookup(answer)
     monkeypatch.setattr(Asked, "launcher", lookup, raising=False)
     return Asked()
-
-
-def exact(value: Any) -> Any:
-    """What two values have in common that are the same."""
-    return (type(value), value) if type(value) in (int, str) else id(value)
-
-
-@pytest.mark.slow
-@given(calls=st.lists(CALLS, min_size=1, max_size=30))
-def test_an_answer_is_only_given_to_the_same_arguments(calls: list[Any]) -> None:
-    Asked.launcher = launch_core.core().make_lookup(answer)
-    asked = Asked()
-    given_for: dict[int, Any] = {}
-    kept = []
-    for args, how in calls * 2:
-        found = asked.launcher(*args, **dict(how))
-        kept.append(found)
-        request = tuple(map(exact, args)), tuple((name, exact(value)) for name, value in how)
-        assert given_for.setdefault(id(found), request) == request
 
 
 def test_the_same_arguments_get_the_same_answer(asked: Asked) -> None:

@@ -10,8 +10,6 @@ build (whose count of references it watches), a free-threaded build and a saniti
         python tests/support/exercise_core.py --flags="-g -fsanitize=address"
 
 With ``--collect``, garbage is collected at every call, and whenever one makes an object.
-With ``--launches 10000000``, two threads then launch so many times, and a function in C checks that each launch has the
-arguments of its thread; that takes some ten seconds.
 """
 
 from __future__ import annotations
@@ -39,20 +37,6 @@ KINDS = (
 DEFAULT = 1  # the handle of the default stream
 KERNEL, FUNCTION = 1234, 5678  # handles: for every context, and for one
 INVALID_HANDLE = 400
-
-
-#: Stands for cuLaunchKernelEx: counts the launches of each thread in its stream whose two numbers are the same.
-DRIVER = """
-#include <string.h>
-struct config { unsigned extents[7]; void *stream, *attributes; unsigned count; };
-int launch(const struct config *config, void *kernel, void **values, void **extra) {
-    struct { unsigned long long *right; unsigned left, same; } given;
-    (void)kernel, (void)values;
-    memcpy(&given, extra[1], sizeof given);
-    if (given.left == given.same && config->stream == (void *)given.right) ++*given.right;
-    return 0;
-}
-"""
 
 
 class Config(ctypes.Structure):
@@ -325,38 +309,6 @@ def in_threads(core: Any, seed: int, count: int = 4) -> None:
         raise SystemExit(f"in threads: {failures[0]}")
 
 
-def launch_many(core: Any, driver: Path, launches: int, count: int = 2) -> None:
-    """Launches of one launcher from several threads, each with its own array, numbers and stream."""
-    library = ctypes.CDLL(str(driver))
-    address = ctypes.cast(library.launch, ctypes.c_void_p).value
-    dtype, rights = object(), [ctypes.c_uint64() for _ in range(count)]
-    numbers = (core.INTEGER, 4, 4, False, 0, 0, None, None, convert)
-    rows = ((core.POINTER, 8, 8, False, 2, 32, dtype, None, convert), numbers, numbers)
-
-    def learn_stream(_: object) -> str:
-        return "cuda_stream"
-
-    signature = core.make_signature(rows, address, DEFAULT, Stream, lambda _: True, learn_stream)
-    launcher = new_launcher(core, signature, FUNCTION)
-    end, begin = launches // count, time.monotonic()
-
-    def work(number: int) -> None:
-        place = ctypes.addressof(rights[number])
-        array, stream = Array(dtype, place), ForeignStream(place)
-        for n in range(end):
-            launcher(stream, 1, 32, array, n, n)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    found = [right.value for right in rights]
-    if found != [end] * count:
-        raise SystemExit(f"launches with their own arguments: {found} of {end} each")
-    print(f"{launches} launches from {count} threads in {time.monotonic() - begin:.1f} s")
-
-
 def look_up(core: Any, seed: int, count: int) -> None:
     """Look-ups in several threads that remember and forget at the same time: each answer is that of its arguments."""
     values = [0, 1, True, 300, 10**30, "a", "b" * 40, None, int, 0.5, object()]
@@ -419,19 +371,10 @@ def count_references(core: Any, times: int = 12) -> None:
         raise SystemExit(f"references leak: {late}")
 
 
-def compile_driver(hook: Any, directory: Path) -> Path:
-    """Compile what stands for the driver."""
-    source = directory / "driver.c"
-    source.write_text(DRIVER)
-    path: Path = hook.compile_extension(source, directory)
-    return path
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--launches", type=int, default=0)
     parser.add_argument("--flags", default="", help="for the compiler")
     parser.add_argument("--collect", action="store_true", help="collect garbage at every call")
     options = parser.parse_args()
@@ -443,8 +386,6 @@ def main() -> None:
         if options.collect:
             gc.set_threshold(1, 1, 1)
         signatures = run(core, options.seconds, options.seed)
-        if options.launches:
-            launch_many(core, compile_driver(hook, Path(directory)), options.launches)
     debug = ", references counted" if hasattr(sys, "gettotalrefcount") else ""
     gil = "" if getattr(sys, "_is_gil_enabled", lambda: True)() else ", without the GIL"
     print(f"{sysconfig.get_config_var('SOABI')}: {signatures} signatures{debug}{gil}")

@@ -17,24 +17,5 @@ PARAMETERS: Final = {
     "source_name": ("beam", "point", "volume"),
     "tally_name": ("collision", "track_length"),
 }
-#: How many fragments each group has.
-FRAGMENTS: Final = {
-    "transport_kernel": 1,
-    "absorb": 2,
-    "apply_boundary": 3,
-    "cross_boundary": 2,
-    "distance_to_boundary": 2,
-    "distance_to_collision": 1,
-    "get_cross_sections": 2,
-    "get_domain": 2,
-    "locate": 2,
-    "random_block": 2,
-    "roulette": 2,
-    "sample_cosine": 2,
-    "sample_group": 2,
-    "sample_source": 3,
-    "tally": 2,
-    "turn": 2,
-}
 CONFIGURATIONS: Final = [dict(zip(PARAMETERS, values, strict=True)) for values in product(*PARAMETERS.values())]
 COVER: Final = [CONFIGURATIONS[place] for place in choose_cover(CONFIGURATIONS, 2)[0]]

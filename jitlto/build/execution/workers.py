@@ -28,6 +28,7 @@ from jitlto.base.errors import BuildError
 from jitlto.base.files import no_temporary_directory, remove_directory
 from jitlto.build.execution import host
 from jitlto.build.execution.header_files import SentHeaders, write_headers
+from jitlto.link.parallel import default_workers
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,12 +56,7 @@ def _death(status: int) -> WorkerDied:
 
 def default_jobs() -> int:
     """Return the number of compilers to run in parallel: at most one per core of this process, limited by memory."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return cores
-    return max(1, min(cores, memory // _BYTES_PER_JOB))
+    return default_workers(_BYTES_PER_JOB)
 
 
 @dataclass(frozen=True, slots=True)

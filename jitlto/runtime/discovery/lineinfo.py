@@ -12,18 +12,12 @@ _warn_once = WarnOnce(__name__)
 _HINT = "`jitlto build ... -o %s --lineinfo` builds it"
 
 
-def find_twin(database: Path, digest: str, *, is_required: bool = False) -> Path | None:
-    """Return the database of the twin of a database; None if there is none, or one of another build, with a warning.
-
-    Args:
-        database: The database.
-        digest: Its digest.
-        is_required: Whether to warn if there is none, and the database is not itself a twin's.
-    """
+def find_twin(database: Path, digest: str) -> Path | None:
+    """Return the twin of a database with a digest; None if it is one itself, or with a warning, if there is none."""
     directory = twin_directory(database)
     manifest = TwinManifest.read(directory)
     if manifest is None:
-        if is_required and TwinManifest.read(database.parent) is None:
+        if TwinManifest.read(database.parent) is None:
             _warn_once(database, f"%s has no twin with line information: {_HINT}", database, database)
         return None
     if manifest.original != digest:

@@ -121,7 +121,7 @@ def test_a_check_on_a_fresh_runner_links_nothing_again(runners: Runners) -> None
         runner.build()
         result = json.loads(runner.run("check", "mini.fragdb", "--link", "sm_90", "--json").stdout)
         assert result["holds"]
-        (family,) = result["link"]["families"]
+        (family,) = result["families"]
         known.append((family["known"], family["linked"]))
     assert known == [(0, 4), (4, 4)]
 

@@ -63,26 +63,24 @@ def test_a_twin_named_by_path_is_no_reason_to_warn(
 
 
 @pytest.mark.usefixtures("capability")
-@pytest.mark.parametrize("setting", ["0", "1"])
 def test_what_is_loaded_names_the_files_of_the_twin(
-    twin_path: Path, tmp_path: Path, setting: str, monkeypatch: pytest.MonkeyPatch
+    twin_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FakeDriver(monkeypatch)
-    found = load("mini", twin_path, session=session(tmp_path, JITLTO_LINEINFO=setting))
-    options = {"lineinfo": True} if setting == "0" else {}
+    found = load("mini", twin_path, session=session(tmp_path, JITLTO_LINEINFO="1"))
     for _ in range(2):  # linked, then found
-        launcher = found.launcher(link_options=options, **CONFIGURATION)
+        launcher = found.launcher(**CONFIGURATION)
         names = read_files(launcher.linked.cubin)
         assert {Path(name).name for name in names} == {"data_type-float.cu", "data_type-float+op_name-twice.cu"}
         assert all(Path(name).is_file() and twin_directory(twin_path) in Path(name).parents for name in names)
-        found = load("mini", twin_path, session=session(tmp_path, JITLTO_LINEINFO=setting))
-    assert found.dispatcher("op_name", data_type="float", link_options=options)("twice").linked == launcher.linked
+        found = load("mini", twin_path, session=session(tmp_path, JITLTO_LINEINFO="1"))
+    assert found.dispatcher("op_name", data_type="float")("twice").linked == launcher.linked
 
 
 def test_a_plan_links_to_the_same_bytes_wherever_the_twin_is(twin_path: Path, tmp_path: Path) -> None:
     shutil.copytree(twin_path.parent, tmp_path / "copy")
     plans = [
-        load("mini", path).plan(arch="sm_90", link_options={"lineinfo": True}, **CONFIGURATION)
+        load("mini", twin_of(path)).plan(arch="sm_90", **CONFIGURATION)
         for path in (twin_path, tmp_path / "copy" / twin_path.name)
     ]
     assert plans[0].digest == plans[1].digest

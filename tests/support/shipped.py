@@ -1,0 +1,94 @@
+"""What holds of every shipped family: its kernels plan, and link without a call between their fragments."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from jitlto.base.versions import Architecture
+from jitlto.check.covering_array import choose_cover
+from jitlto.cuda import ptx
+from jitlto.plan.plan import Plan
+from jitlto.record.fragment import SymbolKind
+from jitlto.runtime.family import KernelFamily
+
+Configuration = dict[str, str]
+#: Beside sm_90: the oldest and the newest kind of device that CUDA 12.9 and 13 both know.
+ARCHS = ("sm_80", "sm_120")
+#: How many fragments each group of a shipped family has.
+GROUPS = {
+    "transform": {"apply_transform": 2},
+    "search": {"search_kernel": 24, "compute_distance": 4, "apply_filter": 4},
+    "fft": {"fft_kernel": 156, "fft_load": 12, "fft_store": 12},
+    "transport": {
+        "transport_kernel": 1, "absorb": 2, "apply_boundary": 3, "cross_boundary": 2, "distance_to_boundary": 2,
+        "distance_to_collision": 1, "get_cross_sections": 2, "get_domain": 2, "locate": 2, "random_block": 2,
+        "roulette": 2, "sample_cosine": 2, "sample_group": 2, "sample_source": 3, "tally": 2, "turn": 2,
+    },
+    "ivf_flat": {"metric": 16, "post_lambda": 3, "interleaved_scan": 320, "filter": 2},
+    "ivf_flat_batch": {
+        "sort_probes": 4, "tiled_scan": 16, "select_probed": 18, "select_columns": 18, "index_step": 9,
+        "convert_rows": 4, "store_rows": 3,
+    },
+}  # fmt: skip
+
+
+def cover(family: KernelFamily, strength: int, **chosen: str) -> list[Configuration]:
+    """Kernels that have all values, all pairs of them or the like, of those with the values that were chosen."""
+    kernels = [each for each in family.configurations() if each.items() >= chosen.items()]
+    return [kernels[place] for place in choose_cover(kernels, strength)[0]]
+
+
+def check_plans(family: KernelFamily, kernels: int) -> None:
+    """The fragments are those declared, and every configuration plans to a kernel of its own."""
+    fragments = family.database.fragments(family.name)
+    assert Counter(fragment.key.group for fragment in fragments) == GROUPS[family.name]
+    digests = set()
+    for configuration in family.configurations():
+        plan = family.plan(arch="sm_90", **configuration)  # type: ignore[arg-type]
+        assert plan.configuration == {n: value for n, value in configuration.items() if n != "entry"}
+        digests.add(plan.digest)
+    assert len(digests) == kernels
+
+
+def check_links(family: KernelFamily, arch: str, configurations: Iterable[Configuration]) -> None:
+    """Kernels link, and nothing is left to call in any of them."""
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+        plans = [family.plan(arch=arch, **each) for each in configurations]  # type: ignore[arg-type]
+        found = [f"{plan.configuration}: {fault}" for each in pool.map(_faults, plans) for plan, fault in each]
+    assert plans
+    assert found == []
+
+
+def _faults(plan: Plan) -> list[tuple[Plan, str]]:
+    """What a linked kernel must not have, and has: read from the PTX that link-time optimisation makes of it."""
+    text, crossing = plan.link_ptx(), crossing_functions(plan)
+    module = ptx.parse_ptx(text)
+    found = [f"requires {symbol.name}" for symbol in module.requires]
+    found += ["calls no other fragment"] * (not crossing and len(plan.fragments) > 1)
+    found += [f"names {name}" for name in crossing if re.search(rf"(?<![\w$.]){re.escape(name)}(?![\w$.])", text)]
+    found += [f"calls: {call}" for call in re.findall(r"\bcall\b[^;]*;", text)]
+    found += ["keeps variables in local memory"] * ("__local_depot" in text and plan.family != "transport")
+    found += ["another target"] * (module.target != plan.target)
+    linked = plan.link()
+    is_whole = linked.cubin[:4] == b"\x7fELF" and plan.entry.entry.encode() in linked.cubin
+    found += ["is no cubin of the entrypoint"] * (not is_whole or linked.architecture != plan.target)
+    found += [f"the cubin names {name}" for name in crossing if name.encode() in linked.cubin]
+    return [(plan, fault) for fault in found]
+
+
+def crossing_functions(plan: Plan) -> set[str]:
+    """The functions that fragments of a plan require of others."""
+    return {s.name for fragment in plan.fragments for s in fragment.requires if s.kind is SymbolKind.FUNCTION}
+
+
+def check_ptx_keeps_calls(family: KernelFamily, configuration: Configuration) -> None:
+    """PTX links too, and its cubin calls what crosses the borders of fragments."""
+    plan = family.plan(arch="sm_90", link_mode="ptx", **configuration)  # type: ignore[arg-type]
+    cubin, crossing = plan.link().cubin, crossing_functions(plan)
+    assert crossing
+    assert all(symbol.encode() in cubin for symbol in crossing)
+    assert plan.target == Architecture(90)
