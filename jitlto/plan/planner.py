@@ -193,18 +193,9 @@ class Planner(Generic[Loaded]):
         launcher: Loaded = self._family.load(self.plan(link_mode=link_mode, link_options=link_options))
         return launcher
 
-    def add_request(self, request: Request) -> Planner[Loaded]:
-        """Take the configuration of a request, and add its fragments and inputs, in its order.
-
-        Raises:
-            PlanError: If the database no longer has one of the fragments.
-        """
-        check_type(request, Request, "request must be a Request")
-        self._entry = request.entry
-        self._configuration = normalize_configuration(request.configuration, self._family.parameters, self._family.name)
-        for key in request.pinned:
-            self.add(key)
-        self._supplied += request.supplied
+    def add_inputs(self, supplied: Sequence[SuppliedInput]) -> Planner[Loaded]:
+        """Add inputs as they are in a request."""
+        self._supplied += supplied
         return self
 
     def _resolve(
