@@ -60,6 +60,7 @@ def pytest_configure() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def _little_to_collect() -> None:
     """Have garbage collections pass over what there was before the tests of a file."""
+    gc.collect()
     gc.freeze()
 
 
