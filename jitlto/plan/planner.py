@@ -193,18 +193,9 @@ class Planner(Generic[Loaded]):
         launcher: Loaded = self._family.load(self.plan(link_mode=link_mode, link_options=link_options))
         return launcher
 
-    def add_request(self, request: Request) -> Planner[Loaded]:
-        """Take the configuration of a request, and add its fragments and inputs, in its order.
-
-        Raises:
-            PlanError: If the database no longer has one of the fragments.
-        """
-        check_type(request, Request, "request must be a Request")
-        self._entry = request.entry
-        self._configuration = normalize_configuration(request.configuration, self._family.parameters, self._family.name)
-        for key in request.pinned:
-            self.add(key)
-        self._supplied += request.supplied
+    def add_inputs(self, supplied: Sequence[SuppliedInput]) -> Planner[Loaded]:
+        """Add inputs as they are in a request."""
+        self._supplied += supplied
         return self
 
     def _resolve(
@@ -217,7 +208,8 @@ class Planner(Generic[Loaded]):
         from jitlto.plan.user_code import inputs, python_functions
 
         store = self._family.session.kernel_cache.store
-        fragments = database.planned(self._family.name)[1] if self._functions or self._has_binary() else []
+        has_binary = any(kind not in (None, InputKind.PTX) for _, _, kind in self._supplied)
+        fragments = database.planned(self._family.name)[1] if self._functions or has_binary else []
         # A binary may provide any symbol that the family's fragments require of each other.
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
         wanted = [required[name] for name in sorted(required)]
@@ -235,9 +227,6 @@ class Planner(Generic[Loaded]):
                 self._functions, record, fragments, index, supplied, plan, store
             )
         return supplied
-
-    def _has_binary(self) -> bool:
-        return any(kind not in (None, InputKind.PTX) for _, _, kind in self._supplied)
 
 
 def _bytes(data: object, name: str) -> bytes:

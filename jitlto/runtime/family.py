@@ -243,7 +243,9 @@ class KernelFamily(Shared):
         Raises:
             PlanError, CompileError: If it does not plan: the family has changed, or an input does not compile here.
         """
-        planner = self.planner().add_request(request)
+        planner = self.planner(request.entry, **request.configuration).add_inputs(request.supplied)
+        for key in request.pinned:
+            planner.add(key)
         return planner.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
 
     @remembered(lambda: device.kind())

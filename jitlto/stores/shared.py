@@ -152,11 +152,6 @@ class SharedStore:
             self._opened.set()
 
     @property
-    def is_opening(self) -> bool:
-        """Whether it is being opened: what was not found may be there."""
-        return self._has_begun and not self._opened.is_set() and not self._is_forked
-
-    @property
     def _is_forked(self) -> bool:
         return self._pid != os.getpid()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from math import prod
 from types import TracebackType
 from typing import Any
 
@@ -122,10 +123,6 @@ class Bench:
 def _extent(array: Any) -> tuple[int, int]:
     """Return the address of a contiguous device array, and its size in bytes."""
     described = array.__cuda_array_interface__
-    size = int(described["typestr"][2:])
-    shape, strides = described["shape"], described.get("strides")
-    for axis in reversed(range(len(shape))):
-        if strides is not None and shape[axis] > 1 and strides[axis] != size:
-            raise TypeError("an array of results must be contiguous")
-        size *= shape[axis]
-    return int(described["data"][0]), size
+    if described.get("strides") is not None:
+        raise TypeError("an array of results must be contiguous")
+    return int(described["data"][0]), prod(described["shape"]) * int(described["typestr"][2:])

@@ -1,18 +1,16 @@
-"""What a launch costs the host, and what the first one costs a process, against the peers in the same run.
+"""What a launch costs the host, against the peers in the same run.
 
 python -m tests.benchmarks.launch --output docs/benchmarks/launch.json
 python -m tests.benchmarks.launch --parts launch dispatch       # a minute
 
 Needs a GPU. Launches are timed in bursts of 200, short enough that the launch queue never fills, synchronised outside
-the timed part; every side is measured in every round, in turn; medians over rounds, in nanoseconds. Figures of cold
-processes are medians over fresh processes.
+the timed part; every side is measured in every round, in turn; medians over rounds, in nanoseconds.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import statistics
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -31,10 +29,10 @@ from jitlto.runtime.family import KernelFamily
 from tests.benchmarks import script
 from tests.benchmarks.launch_sides import BASE, BASE_OF_EIGHT, BURST, EIGHT, Sides, find_extension, use_extension
 from tests.benchmarks.script import Options, Result
-from tests.benchmarks.timing import beyond, in_bursts, in_turn, ratio, seconds, summaries, summary
+from tests.benchmarks.timing import beyond, in_bursts, in_turn, ratio, seconds, summaries
 from tests.support.families import built
 
-PARTS = ["launch", "dispatch", "cold", "overlap", "link_overhead"]
+PARTS = ["launch", "dispatch", "overlap", "link_overhead"]
 # 96 variants of a kernel of three arguments: 4 types, 3 operations, 8 sets of flags.
 FAMILY = {
     "family.toml": """
@@ -66,39 +64,6 @@ template __global__ void kern_{{op}}<{{data_type}}, {{first}}, {{second}}, {{thi
     const {{data_type}}*, {{data_type}}*, unsigned);
 """,
 }
-COLD = """
-import json, sys, time
-times, begin = {}, time.perf_counter()
-def lap(name):
-    global begin
-    now = time.perf_counter()
-    times[name] = now - begin
-    begin = now
-import numpy
-lap("import numpy, which cuda.core imports")
-import cuda.core
-lap("import cuda.core")
-device = cuda.core.Device(0)
-device.set_current()
-from cuda.bindings import driver
-buffer = int(driver.cuMemAlloc(4096)[1])
-device.sync()
-lap("context and memory")
-IMPORT
-lap("IMPORT")
-family = LOAD(sys.argv[2], sys.argv[1])
-lap("load")
-launcher = family.launcher(**json.loads(sys.argv[3]))
-lap("family.launcher")
-launcher(None, 1, 32, buffer, buffer, 0)
-lap("launch")
-device.sync()
-from jitlto.base import events
-print(json.dumps({"times": times, "linked": events.counters()["linked"]}))
-"""
-
-# How a program may begin: the first loads the modules that find a kernel at once, the second when it asks for one.
-IMPORTS = {"from jitlto import load": "load", "import jitlto": "jitlto.load"}
 
 
 def measure(options: Options) -> Result:
@@ -108,7 +73,6 @@ def measure(options: Options) -> Result:
     parts: dict[str, Callable[[], object]] = {
         "launch": lambda: _launches(kernels, built(place / "eight", EIGHT, "eight"), place, options.rounds),
         "dispatch": lambda: _dispatch_both_ways(kernels.database.path, options.rounds),
-        "cold": lambda: _cold(kernels.database.path, place),
         "overlap": lambda: _overlap(kernels),
         "link_overhead": lambda: {
             "one fragment, the smallest link": _link_overhead(kernels.plan(**_plain())),
@@ -185,38 +149,6 @@ def _dispatch(kernels: KernelFamily, rounds: int) -> dict[str, object]:
         "dispatcher_above_a_launcher_held_ns": beyond(times, "by the dispatcher, launched", held_),
         "family_launcher_above_a_launcher_held_ns": beyond(times, "by family.launcher, launched", held_),
     }
-
-
-def _cold(database: Path, place: Path) -> dict[str, object]:
-    """Fresh processes: with an empty cache, and with a warm one. Modules are compiled, as pip leaves them."""
-    installed = script.installed(place)
-    first, second = IMPORTS
-
-    def run(cache: Path, statement: str) -> Result:
-        code = COLD.replace("IMPORT", statement).replace("LOAD", IMPORTS[statement])
-        own = {**installed, "JITLTO_CACHE_DIR": str(cache)}
-        found: Result = script.answer(code, database, "axpy", json.dumps(_plain()), cwd=place, **own)
-        return found
-
-    figures: dict[str, object] = {}
-    run(place / "warm", first)  # files of the interpreter and the libraries are in the system's cache from now on
-    for name, (statement, caches) in {
-        "empty cache": (first, [place / f"empty{n}" for n in range(9)]),
-        "warm cache": (first, [place / "warm"] * 25),
-        f"warm cache, {second}": (second, [place / "warm"] * 25),
-    }.items():
-        answers = [run(cache, statement) for cache in caches]
-        laps = [list(answer["times"].values()) for answer in answers]
-        figures[name] = {
-            "milliseconds": {
-                lap: round(1000 * statistics.median(each), 2)
-                for lap, each in zip(answers[0]["times"], zip(*laps, strict=True), strict=True)
-            },
-            "first_call_to_launched_milliseconds": summary([1000 * sum(each[4:]) for each in laps]),
-            "with_import_jitlto_milliseconds": summary([1000 * sum(each[3:]) for each in laps]),
-            "links": [answer["linked"] for answer in answers],
-        }
-    return figures
 
 
 def _overlap(kernels: KernelFamily) -> dict[str, object]:

@@ -1,15 +1,13 @@
-"""What an operator of PyTorch costs above the launch of its kernel, and what a compiled model with one gains.
+"""What an operator of PyTorch costs above the launch of its kernel.
 
 python -m tests.benchmarks.torch_operator --output docs/benchmarks/torch_operator.json
 
 Needs a GPU and PyTorch; takes less than a minute. The operators of one kernel are called in bursts of 200, in turn, in
-each round, synchronised outside the timed part: host time of a call, medians over rounds. The model is timed with its
-synchronisation, so host or GPU counts, whichever takes longer.
+each round, synchronised outside the timed part: host time of a call, medians over rounds.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,11 +17,11 @@ import torch
 from jitlto import Operator, torch_operator
 from tests.benchmarks import script
 from tests.benchmarks.script import Options, Result
-from tests.benchmarks.timing import beyond, in_bursts, in_turn, summaries, wall_milliseconds
+from tests.benchmarks.timing import beyond, in_bursts, summaries
 from tests.support.families import built
 from tests.support.operators import FAMILY, declare
 
-BURST, CALLS_OF_MODEL = 200, 50
+BURST = 200
 LAUNCH = "the launcher, output and stream ready"
 PLAIN = "a Python function: output, stream, launch"
 JITLTO = "jitlto.torch_operator"
@@ -35,11 +33,7 @@ WITH_BACKWARD = "jitlto.torch_operator with a backward"
 def measure(options: Options) -> Result:
     torch.cuda.init()
     declared = declare(built(options.place, FAMILY, "operators"), "jitlto_benchmark")
-    device = torch.device("cuda:0")
-    return {
-        "calls": measure_calls(declared, options.rounds, device),
-        "model": measure_model(declared, options.rounds, device),
-    }
+    return {"calls": measure_calls(declared, options.rounds, torch.device("cuda:0"))}
 
 
 def measure_calls(declared: dict[str, Operator], rounds: int, device: torch.device) -> Result:
@@ -80,43 +74,6 @@ def measure_calls(declared: dict[str, Operator], rounds: int, device: torch.devi
     times = in_bursts(sides, rounds, BURST)
     above = {name: {"above_the_launch": beyond(times, name, LAUNCH)} for name in sides}
     return {name: figures | above[name] for name, figures in summaries(times).items()}
-
-
-def measure_model(declared: dict[str, Operator], rounds: int, device: torch.device) -> Result:
-    """Milliseconds of a small model with two operators in the middle: interpreted, compiled, and as a CUDA graph."""
-    square, reduce_rows = torch_operator(declared["square"]), torch_operator(declared["reduce_rows"])
-    torch.manual_seed(1)
-    first, last = (torch.nn.Linear(256, 256, device=device) for _ in range(2))
-
-    def model(x: torch.Tensor) -> torch.Tensor:
-        y = square(torch.nn.functional.gelu(first(x)), 0.5)
-        values, counts = reduce_rows(y)
-        return torch.tanh(last(torch.relu(y - (values / counts)[:, None])))
-
-    x = torch.randn(64, 256, device=device)
-    with torch.no_grad():
-        explained = torch._dynamo.explain(model)(x)
-        torch._dynamo.reset()
-        sides = {
-            "eager": model,
-            "compiled": torch.compile(model, fullgraph=True),
-            "reduce-overhead": torch.compile(model, fullgraph=True, mode="reduce-overhead"),
-        }
-        begin = time.perf_counter()
-        difference = 0.0
-        for side in sides.values():
-            for _ in range(5):  # compiles, warms up, and records the graph
-                difference = max(difference, float((side(x) - model(x)).abs().max()))
-        compiling = time.perf_counter() - begin
-        calls = {name: lambda side=side: [side(x) for _ in range(CALLS_OF_MODEL)] for name, side in sides.items()}
-        times = in_turn(calls, rounds, wall_milliseconds)
-    return {
-        "graph_breaks": explained.graph_break_count,
-        "graphs": explained.graph_count,
-        "largest_difference_from_eager": difference,
-        "seconds_to_compile": round(compiling, 1),
-        f"milliseconds of {CALLS_OF_MODEL}": summaries(times),
-    }
 
 
 if __name__ == "__main__":

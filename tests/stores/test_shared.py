@@ -75,8 +75,7 @@ def store(backend: Fake) -> SharedStore:
 
 def opened(store: SharedStore) -> SharedStore:
     store.open_soon()
-    while store.is_opening:
-        time.sleep(0.001)
+    assert store._opened.wait(10)
     return store
 
 
@@ -187,7 +186,7 @@ def test_a_store_that_takes_long_to_open_is_used_when_it_has_answered(
     for _ in range(5):
         assert store.get("kernels", KEY) is None
     assert time.monotonic() - begin < 0.09 + OTHERS
-    assert store.is_opening
+    assert not store._opened.is_set()
     assert len(backend.requests) <= 1
     held.set()
     opened(store)
@@ -221,8 +220,7 @@ if os.fork() == 0:  # answers the first request, which opens the store, and the 
 address = StoreAddress(f"http://127.0.0.1:{server.getsockname()[1]}", writes=False)
 stores = SharedStore(address, Trust(False), 0.05)
 stores.open_soon()
-while stores.is_opening:
-    time.sleep(0.001)
+assert stores._opened.wait(10)
 assert stores.get_many("kernels", [f"{number:064x}" for number in range(20)]) == {}
 
 class Slow:

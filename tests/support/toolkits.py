@@ -41,7 +41,9 @@ def make(directory: Path) -> None:
         venv.create(place, symlinks=True, with_pip=False)
         packages = [f"{name}=={release}.*" for name in (_CUDA_12 if major == "12" else _CUDA_13)]
         pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python")]
-        subprocess.run([*pip, "install", "--quiet", "--no-deps", *packages, _BINDINGS[major]], check=True)
+        subprocess.run(
+            [*pip, "install", "--quiet", "--no-deps", "--no-compile", *packages, _BINDINGS[major]], check=True
+        )
         (place / "complete").touch()
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jitlto.base import config
-from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.base.files import SUFFIX, digest_of
 from jitlto.base.frozen import Frozen
+from jitlto.base.text import suggest
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.requests import Contents, FamilyContents, find_contents
 from jitlto.link.sources import CONTENTS, put_all
@@ -19,6 +20,13 @@ from jitlto.runtime.discovery.entry_points import InstalledFamily
 
 if TYPE_CHECKING:  # not imported at run time: a hit in the look-ups needs none
     from jitlto.database import FragmentDatabase
+
+_UNKNOWN = "registry-unknown-family"
+_DIGITS = 12  # of a digest, enough to tell databases apart
+_REMEDY = (
+    "install the package that provides it, give its database (jitlto.load(FAMILY, DB); on the command line --db DB, or "
+    "DB in place of the name), or build one: jitlto build FAMILY -o DB"
+)
 
 
 class DatabaseFile(Frozen):
@@ -52,7 +60,14 @@ class DatabaseFile(Frozen):
         """
         contents = self.contents.families.get(family)
         if contents is None or self.contents.part is not None:
-            raise _errors().not_held(family, self.contents, self.path)
+            if self.contents.part is not None:
+                from jitlto.database import MERGE_HINT
+
+                what = f"database is {self.contents.part} of a build: its kernels lack fragments"
+                raise DatabaseError(what, code="database-part", where=str(self.path), hint=MERGE_HINT)
+            known = sorted(self.contents.families)
+            hint = f"{suggest(family, known)} it holds {', '.join(known) or 'none'}".lstrip()
+            raise RegistryError(f"database holds no family {family!r}", code=_UNKNOWN, where=str(self.path), hint=hint)
         return contents
 
     def open(self) -> FragmentDatabase:
@@ -146,10 +161,30 @@ class Registry:
         found += [self.of_package(each) for each in packages]
         if len({file.contents.digest for file in found}) == 1:
             return found[0]
+        if packages and found:
+            what = f"several installed packages provide the family {family!r}: {', '.join(p.title for p in packages)}"
+            named = packages[0].distribution
+            hint = f"name one: jitlto.family({family!r}, distribution={named!r}); on the command line {named}:{family}"
+            raise RegistryError(what, code="registry-ambiguous-package", hint=hint)
         if found:
-            raise _errors().ambiguous(family, [file.path for file in found], packages)
+            what = f"several databases hold the family {family!r}: {', '.join(str(file.path) for file in found)}"
+            raise RegistryError(what, code="registry-ambiguous-database", hint="name one: --db DB, or database=")
+        raise self._unknown(family, distribution)
+
+    def _unknown(self, family: str, distribution: str | None) -> RegistryError:
+        """Return the error for a family that no database holds, or none of the package that was named."""
         on_path = [] if distribution else [self.file(path).contents for path in self.files()]
-        raise _errors().unknown(family, distribution, on_path)
+        installed = entry_points.families()
+        known = {name: name for contents in on_path for name in contents.families}
+        known |= {each.family: f"{each.family} ({each.distribution})" for each in installed}
+        packages = sorted({each.distribution for each in installed})
+        nearest = suggest(distribution, packages) if distribution and family in known else suggest(family, known)
+        if family.endswith(SUFFIX):
+            nearest = "this names a database: give a family that it holds as well;"
+        who = f"the package {distribution!r} provides no" if distribution else "no database holds the"
+        listed = ", ".join(known[name] for name in sorted(known)) or "none"
+        hint = f"{nearest} known are {listed}; {_REMEDY}".lstrip()
+        return RegistryError(f"{who} family {family!r}", code=_UNKNOWN, hint=hint)
 
     def _on_path(self, family: str) -> list[DatabaseFile]:
         """Return the databases on the search path that hold a family.
@@ -182,7 +217,15 @@ class Registry:
         for path in paths:
             if digest_of(path) == digest:
                 return self.file(path)
-        raise _errors().not_found_again(family, digest, location)
+        other = f"; there is {found[:_DIGITS]}…" if (found := digest_of(location)) else ""
+        raise RegistryError(
+            f"this process finds no database with the digest {digest[:_DIGITS]}…, from which {family!r} was loaded"
+            f"{other}",
+            code="registry-not-found-again",
+            where=str(location),
+            hint="have the same one on both sides: in an installed package, on JITLTO_DATABASE_PATH, at the same path, "
+            f"or loaded there before: jitlto.load({family!r}, DB)",
+        )
 
     # --- in installed packages ---
 
@@ -217,9 +260,3 @@ def _open(path: Path) -> FragmentDatabase:
     from jitlto.database import FragmentDatabase  # imported lazily: loads SQLite
 
     return FragmentDatabase(path)
-
-
-def _errors() -> Any:
-    from jitlto.runtime.discovery import errors  # imported lazily: loads what can be built, to name it
-
-    return errors

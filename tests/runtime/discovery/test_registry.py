@@ -41,7 +41,7 @@ def test_families_are_found_in_files_and_in_directories(mini_path: Path, tmp_pat
 
 
 def test_an_unknown_family_names_the_nearest_and_those_seen(mini_path: Path) -> None:
-    with raises(RegistryError, "registry-unknown-family", "'mimi'", "families: mini", hint="did you mean 'mini'?"):
+    with raises(RegistryError, "registry-unknown-family", "'mimi'", "known are mini", hint="did you mean 'mini'?"):
         Registry((mini_path,)).find("mimi")
 
 
@@ -130,6 +130,6 @@ def test_of_many_databases_on_the_path_none_is_opened_to_find_a_family_again(
     for number in (4, 3):
         again = fresh(tmp_path / "made", cache=tmp_path / "cache").find(f"f{number}")
         assert (again.path, opened) == (paths[number], [])
-    with raises(RegistryError, "registry-unknown-family", "'f77'", hint="known families: f0, f1"):
+    with raises(RegistryError, "registry-unknown-family", "'f77'", hint="known are f0, f1"):
         fresh(tmp_path / "made", cache=tmp_path / "cache").find("f77")
     assert opened == []
