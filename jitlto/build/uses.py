@@ -12,29 +12,20 @@ from jitlto.record.options import macro_values, option_macros
 
 
 def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] | None = None) -> None:
-    """Check that families fit those that they use: distinct groups, and interface headers that mean the same.
+    """Check that families fit those that they use: their interface headers mean the same to both.
 
     Args:
         families: By name, with all that they use.
         places: Where each is declared, if that is known.
 
     Raises:
-        FamilyError: If a group has the name of a used one, an include of a used interface finds another header, one
-            depends on a macro that is not the same for both, or has a template that the other interfaces specialise.
+        FamilyError: If an include of a used interface finds another header, or one depends on a macro that is not the
+            same for both, or that another leaves changed, or has a template that the other interfaces specialise.
     """
     for name, family in families.items():
-        owners = {group.name: name for group in family.groups}
         for used in map(families.__getitem__, family.uses):
-            for what, hint in (*_find_twins(family, used, owners), *_find_differences(family, used, families)):
+            for what, hint in _find_differences(family, used, families):
                 raise FamilyError(what, code="family-use", where=(places or {}).get(name), hint=hint)
-            owners |= {group.name: used.name for group in used.groups}
-
-
-def _find_twins(family: FamilyRecord, used: FamilyRecord, owners: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for group in used.groups:
-        if owner := owners.get(group.name):
-            what = f"{family.name} uses {used.name}, and both {owner} and {used.name} have a group {group.name!r}"
-            yield what, "rename one of them"
 
 
 def _find_differences(

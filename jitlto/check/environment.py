@@ -196,7 +196,7 @@ def _databases(settings: Config) -> Iterator[Component]:
 
 
 def _installed(settings: Config) -> Iterator[Component]:
-    """Yield the families of installed packages, as ``jitlto ls --installed`` lists them."""
+    """Yield the families of installed packages."""
     listed = installed_families(Registry((), settings=settings))
     if not listed:
         yield Component("installed families", "none")

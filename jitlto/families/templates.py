@@ -79,7 +79,7 @@ def render_family(
         undeclared = tuple(each.name for each in devices if each is not group and not each.interface)
         template = Template(group.template, group.syntax, group.params)
         keys: dict[str, list[FragmentKey]] = defaultdict(list)  # by source
-        combinations = _list_combinations(family, group, matrix, where, warn)
+        combinations = _list_combinations(family, group, matrix, where)
         for key, combination in combinations.items():
             try:
                 text, params = template.render(combination)
@@ -97,7 +97,7 @@ def render_family(
 
 
 def _list_combinations(
-    family: FamilyDeclaration, group: GroupDeclaration, matrix: Matrix, where: str, on_warning: Callable[[str], None]
+    family: FamilyDeclaration, group: GroupDeclaration, matrix: Matrix, where: str
 ) -> dict[FragmentKey, Mapping[str, str]]:
     """Return the combinations of a group by their keys, in matrix order."""
     if matrix.count > MOST_COMBINATIONS:
@@ -105,7 +105,6 @@ def _list_combinations(
         hint = "split the group and link the parts: N + M fragments give N x M kernels"
         raise FamilyError(what, code="family-too-many-combinations", where=where, hint=hint)
     combinations: dict[FragmentKey, Mapping[str, str]] = {}
-    seen: set[tuple[str, str]] = set()  # values of key parameters
     for values in matrix.combinations():
         combination = {name: str(value) for name, value in values.items()}  # strict: strings already
         for name in group.key:
@@ -115,10 +114,6 @@ def _list_combinations(
                 if near := suggest(name, combination):
                     hint = f"{near} correct key or the matrix"
                 raise FamilyError(what, code="family-missing-key-parameter", where=where, hint=hint)
-            value = combination[name]
-            if value != value.strip() and (name, value) not in seen:
-                on_warning(f"{group.matrix}: callers must ask for {name}={value!r} with the blanks at its ends")
-            seen.add((name, value))
         key = FragmentKey.make(family.name, group.name, {name: combination[name] for name in group.key})
         if key in combinations:
             both = "; and ".join(map(describe_combination, (combinations[key], combination)))

@@ -208,7 +208,8 @@ class Planner(Generic[Loaded]):
         from jitlto.plan.user_code import inputs, python_functions
 
         store = self._family.session.kernel_cache.store
-        fragments = database.planned(self._family.name)[1] if self._functions or self._has_binary() else []
+        has_binary = any(kind not in (None, InputKind.PTX) for _, _, kind in self._supplied)
+        fragments = database.planned(self._family.name)[1] if self._functions or has_binary else []
         # A binary may provide any symbol that the family's fragments require of each other.
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
         wanted = [required[name] for name in sorted(required)]
@@ -226,9 +227,6 @@ class Planner(Generic[Loaded]):
                 self._functions, record, fragments, index, supplied, plan, store
             )
         return supplied
-
-    def _has_binary(self) -> bool:
-        return any(kind not in (None, InputKind.PTX) for _, _, kind in self._supplied)
 
 
 def _bytes(data: object, name: str) -> bytes:

@@ -15,7 +15,7 @@ import logging
 import os
 import stat
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -27,19 +27,11 @@ from jitlto.base.events import Event, Kind
 from jitlto.base.versions import Architecture
 from jitlto.plan.plan import Plan, Request
 
-_BEGIN = b'{"arch":"'  # of every line, for its names are sorted
+_BEGIN = b'{"arch":['  # of every line, for its names are sorted
 _log = logging.getLogger(__name__)
 
 
-class _Line(Struct):
-    """A recorded plan, as it is stored."""
-
-    arch: str
-    request: Request
-    recorded: Literal[3] = 3
-
-
-class UsedPlan(NamedTuple):
+class UsedPlan(Struct, frozen=True):
     """A plan that a program used.
 
     Args:
@@ -49,10 +41,11 @@ class UsedPlan(NamedTuple):
 
     request: Request
     arch: Architecture
+    recorded: Literal[3] = 3
 
     def to_line(self) -> bytes:
         """Encode as one line of JSON, with the newline; equal plans make equal lines."""
-        return msgspec.json.encode(_Line(self.arch.sm, self.request), order="sorted") + b"\n"
+        return msgspec.json.encode(self, order="sorted") + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> UsedPlan:
@@ -62,11 +55,12 @@ class UsedPlan(NamedTuple):
             ValueError: If it is not a recorded plan, or was written by a different version.
         """
         try:
-            read = decoder(_Line).decode(line)
+            read = decoder(cls).decode(line)
             for _, data, kind in read.request.supplied:
                 if kind is None:
                     data.decode()  # a source
-            return cls(read.request, Architecture.parse(read.arch))
+            Architecture.parse(str(read.arch))
+            return read
         except (JitltoError, RecursionError) as error:
             raise ValueError(f"not a recorded plan: {error}") from error
 
@@ -144,7 +138,7 @@ def _append(path: Path, line: bytes) -> None:
         begin = os.pread(descriptor, 2 * len(_BEGIN), 0).lstrip(b"\n")[: len(_BEGIN)] if size else b""
         if not _BEGIN.startswith(begin):
             raise OSError("the file holds something else")
-        if size:
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
             line = b"\n" + line  # a process that died in a line did not end it
         if os.write(descriptor, line) != len(line):
             raise OSError("the file takes no more")

@@ -46,12 +46,8 @@ def decode(data: bytes, where: str) -> Wisdom:
         raise WisdomError(what, code="wisdom-damaged", where=where, hint=hint) from None
 
 
-def read(path: Path, *, missing_ok: bool = False) -> Wisdom:
+def read(path: Path) -> Wisdom:
     """Read a file.
-
-    Args:
-        path: The file.
-        missing_ok: Return no wisdom if there is no such file.
 
     Raises:
         WisdomError: If it cannot be read, or is not a file of wisdom.
@@ -59,10 +55,12 @@ def read(path: Path, *, missing_ok: bool = False) -> Wisdom:
     try:
         return decode(files.read(path), str(path))
     except OSError as error:
-        if missing_ok and isinstance(error, FileNotFoundError):
-            return Wisdom()
         what, hint = f"cannot be read: {error.strerror or error}", "make one: family.tune(...)"
         raise WisdomError(what, code="wisdom-unreadable", where=str(path), hint=hint) from None
+
+
+def _read_existing(path: Path) -> Wisdom:
+    return read(path) if os.path.exists(path) else Wisdom()  # noqa: PTH110 - Path's raises on a name that is too long
 
 
 def read_for(database: Path, own: Path) -> tuple[Wisdom, Wisdom]:
@@ -73,7 +71,7 @@ def read_for(database: Path, own: Path) -> tuple[Wisdom, Wisdom]:
     found = []
     for path in (own, *files.beside(database, SUFFIX)):
         try:
-            found.append(read(path, missing_ok=True))
+            found.append(_read_existing(path))
         except WisdomError as error:
             _log.warning("%s: it is not used, and the defaults are", error)
             found.append(Wisdom())
@@ -105,4 +103,4 @@ def add(path: Path, entry: Entry) -> None:
         os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103
     # Without locks, the entry of another process may be lost.
     with locked(path.with_name(f"{path.name}.lock"), _PATIENCE, f"writes {path}"):
-        write(path, read(path, missing_ok=True).replace(entry))
+        write(path, _read_existing(path).replace(entry))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import cupy as cp
@@ -105,13 +104,6 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
         "sequence without a graph": single,
         "graph of cuda.core": lambda: graph.launch(stream),
     }
-    if find_spec("torch"):
-        import torch  # type: ignore[import-not-found,unused-ignore]
-
-        tensors = itertools.cycle([torch.ones(N, device="cuda"), torch.ones(N, device="cuda")])
-        torch.cuda.synchronize()
-        other = sequence(1, x=next(tensors))
-        sides["sequence, a PyTorch tensor replaced"] = lambda: other(x=next(tensors))
     for side in sides.values():
         side()
     target[...] = 0

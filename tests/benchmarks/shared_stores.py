@@ -2,8 +2,7 @@
 
 64 processes on 8 simulated hosts, each host with its own cache directory, and one S3 store behind a round trip of 5 ms,
 request the same 10 kernels at once: with an empty store, and again, on 8 new hosts. Then fresh processes on new hosts,
-one at a time: how much longer the first kernel takes than a bare request for the same object; and what a configured
-store costs a process that finds its kernel on its own disk.
+one at a time: how much longer the first kernel takes than a bare request for the same object.
 
 python -m tests.benchmarks.shared_stores --output docs/benchmarks/shared_stores_run.json
 """
@@ -65,7 +64,6 @@ def measure(options: Options) -> Result:
             report = sail(path, "ten", place / name, **size, seconds=1200, **variables, JITLTO_STORE_PATIENCE="30")
             result[name] = {**size, **_fleet(report), "requests to the store": _requests(proxy)}
         result["first kernel, ms"] = _first(place, path, variables, options.runs)
-        result["found on disk, ms"] = _on_disk(place, path, variables, options.runs)
     return result
 
 
@@ -112,19 +110,6 @@ def _first(place: Path, path: Path, variables: dict[str, str], runs: int) -> Res
         }.items():
             times.setdefault(name, []).append(1000 * seconds)
     return {"kernels requested": 2 * runs, "found in the store": found, **summaries(times)}
-
-
-def _on_disk(place: Path, path: Path, variables: dict[str, str], runs: int) -> Result:
-    """Processes that find the kernel on their own disk, with a store and without, in turn."""
-    ways = {"without a store": {"JITLTO_STORE": ""}, "with a store": {}}
-    times: Times = {f"{way}, from the import to the second kernel": [] for way in ways}
-    for run in range(runs + 1):
-        for name, given in zip(times, ways.values(), strict=True):
-            own = variables | given | {"JITLTO_CACHE_DIR": str(place / "fresh0")}
-            seconds, layers, _ = script.answer(_FRESH, path, **own)
-            assert layers == ["disk", "disk"], layers
-            times[name] += [1000 * sum(seconds)] if run else []
-    return dict(summaries(times))
 
 
 if __name__ == "__main__":

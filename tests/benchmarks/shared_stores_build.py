@@ -29,35 +29,26 @@ def measure(options: Options) -> Result:
         store = signed(place, proxy)
         proxy.set(latency=options.latency, bandwidth=options.bandwidth)
 
-        def run(*, stores: bool, fresh: bool = True, check: bool = False) -> Result:
+        def run(*, stores: bool, fresh: bool = True) -> Result:
             """Build, with or without the store, on a fresh machine or on the last one again."""
             cache = place / ("with" if stores else "without")
             if fresh:
                 shutil.rmtree(cache, ignore_errors=True)
             own = {"JITLTO_CACHE_DIR": str(cache), **(store if stores else {})}
 
-            def timed(*command: object) -> tuple[float, Result]:
-                printed: list[str] = []
-                taken = seconds(lambda: printed.append(script.jitlto(*command, "--json", **own)))
-                return round(taken, 3), json.loads(printed[0])
-
-            taken, built = timed("build", options.family, "-o", database)
+            printed: list[str] = []
+            command = ("build", options.family, "-o", database, "--json")
+            taken = seconds(lambda: printed.append(script.jitlto(*command, **own)))
+            built = json.loads(printed[0])
             contents.add(database.read_bytes())
-            result = {"seconds": taken, "compiled": built["compiled"], **built["cache"]}
-            if check:
-                taken, found = timed("check", database, "--link", "sm_90", "--cover", "1", "--no-compare")
-                links = [each for each in found["families"] if each["linked"]]
-                counts = {name: sum(each[name] for each in links) for name in ("linked", "known")}
-                result["check"] = {"seconds": taken, **counts}
-            return result
+            return {"seconds": round(taken, 3), "compiled": built["compiled"], **built["cache"]}
 
-        cold = run(stores=False, check=True)
-        filling = run(stores=True, check=True)
+        cold = run(stores=False)
+        filling = run(stores=True)
         again = [run(stores=stores, fresh=False) for _ in range(options.runs) for stores in (True, False)]
         proxy.counts(reset=True)
         warm = [run(stores=True) for _ in range(options.runs)]
         counts = proxy.counts()
-        checked = run(stores=True, check=True)
     if len(contents) != 1:
         raise SystemExit("the databases differ")
     return {
@@ -69,7 +60,6 @@ def measure(options: Options) -> Result:
         "from_the_store_empty_directory": warm,
         "median_seconds_from_the_store": round(statistics.median(built["seconds"] for built in warm), 3),
         "requests_of_a_build_from_the_store": round(counts["requests"] / options.runs),
-        "check_from_the_store": checked["check"],
         "nothing_changed_with_store": [built["seconds"] for built in again[::2]],
         "nothing_changed_without_store": [built["seconds"] for built in again[1::2]],
     }

@@ -65,7 +65,7 @@ def test_what_is_recorded_in_one_place_is_shipped_as_a_pack_and_never_linked_aga
     assert _counted(_run(shipped, "sm_90", JITLTO_RECORD=str(used), **staging))["linked"] == 2
     # What is found in the cache is used as well.
     assert _counted(_run(shipped, "sm_90", JITLTO_RECORD=str(used), **staging))["found_on_disk"] == 2
-    assert len(used.read_bytes().splitlines()) == 4
+    assert len([*filter(None, used.read_bytes().splitlines())]) == 4
 
     refused = _run(shipped, "sm_90", JITLTO_MODE="cached", **empty)
     assert refused.returncode == 1

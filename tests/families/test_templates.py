@@ -131,18 +131,6 @@ def test_a_key_parameter_that_a_combination_lacks(tmp_path: Path) -> None:
         render(tmp_path, kern__json='[{"data_type": "float"}, {"other": "double"}]')
 
 
-def test_values_of_a_key_with_blanks_at_an_end_are_warned_of(tmp_path: Path) -> None:
-    """Unlike ``1``, which callers would ask for; what is not in a key may have any."""
-    matrix = '{"data_type": ["float ", "double", "const float"], "other": " "}'
-    kern = MINI["kern.cu.jinja"] + "// {{other}}\n"
-    warnings: list[str] = []
-    path = write_family(tmp_path, MINI | {"kern.json": matrix, "kern.cu.jinja": kern})
-    list(render_family(declaration.load_family(path), on_warning=warnings.append))
-    (warning,) = warnings
-    assert "kern.json" in warning
-    assert "data_type='float '" in warning
-
-
 def test_groups_that_callers_supply_are_not_rendered(tmp_path: Path) -> None:
     toml = MINI["family.toml"] + '\n[device.user]\ninterface = "op.cuh"\n'
     assert {r.group.name for r in render(tmp_path, family__toml=toml)} == {"kern", "op"}

@@ -281,6 +281,7 @@ def test_a_wheel_without_all_that_kernels_need_is_not_built(
         assert "build-unplanned-kernels" in "".join(capsys.readouterr())
         command = commands.BuildFragments(setuptools.Distribution())
         command.build_lib = str(tmp_path / "lib")
+        command.ensure_finalized()
         with pytest.raises(setuptools.errors.SetupError, match="build-unplanned-kernels"):
             command.run()
 

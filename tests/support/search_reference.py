@@ -63,6 +63,10 @@ class Case:
         passing = n if self.mask is None else int(self.mask.sum())
         return f"n={n} ({passing} pass) m={len(self.queries)} dim={dim} {self.dataset.dtype}"
 
+    def filter_words(self) -> NDArray[np.uint32] | None:
+        """What `filter_bitset` reads; None without a filter."""
+        return None if self.mask is None else pack_bitset(self.mask)
+
 
 def make_case(
     rng: np.random.Generator,
@@ -72,14 +76,25 @@ def make_case(
     data_type: str = "float",
     *,
     pass_rate: float | None = None,
+    ties: bool = False,
 ) -> Case:
     """Draw a case.
 
     `pass_rate` is the share of rows that the filter lets through: 0.0 filters out all, 1.0 none, None makes no filter.
+    `ties` draws small integers, whose distances are exact in float, and repeats rows: many rows are equally close.
     """
-    dataset, queries = (rng.standard_normal((rows, dim)).astype(DTYPES[data_type]) for rows in (n, m))
+    dtype = DTYPES[data_type]
+
+    def draw(rows: int) -> NDArray[Any]:
+        values = rng.integers(-2, 3, (rows, dim)) if ties else rng.standard_normal((rows, dim))
+        return values.astype(dtype)
+
+    dataset = draw(n)
+    if ties and n > 1:
+        copies = rng.integers(0, n, n // 2)
+        dataset[copies] = dataset[rng.integers(0, n, n // 2)]
     mask = None if pass_rate is None else rng.random(n) < pass_rate
-    return Case(dataset, queries, mask)
+    return Case(dataset, draw(m), mask)
 
 
 def pack_bitset(mask: NDArray[np.bool_]) -> NDArray[np.uint32]:

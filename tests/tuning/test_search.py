@@ -12,7 +12,7 @@ from jitlto.base.errors import JitltoError, LinkError
 from jitlto.record.tuning import Variant
 from jitlto.tuning import search as searching
 from jitlto.tuning.search import Outcome
-from jitlto.tuning.wisdom import TIE, Entry, Trial
+from jitlto.tuning.wisdom import Entry, Trial
 from tests.support.errors import raises
 from tests.support.simulated import Simulated
 from tests.support.wisdom import H200, make_entry
@@ -71,16 +71,6 @@ def test_a_small_search() -> None:
     assert chosen(outcome) == 1
     assert [int(dict(c.variant.parameters)["number"]) for c in outcome.candidates] == [0, 1, 2, 3]
     assert outcome.candidates[0].seconds == pytest.approx(3.0, rel=0.02)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [5, 20, 100])
-@pytest.mark.parametrize("seed", range(4))
-def test_ten_searches_give_one_answer_where_no_variant_is_at_the_edge_of_a_tie(seed: int, count: int) -> None:
-    draw = random.Random(7 * seed + count)  # noqa: S311 - no secret
-    base = draw.uniform(1e-5, 1e-2)
-    times = [base * draw.choice([1, 1.03, 1.3, 2]) * draw.uniform(1, 1 + TIE / 5) for _ in range(count)]
-    assert len({chosen(search(times, Simulated(again + seed))) for again in range(10)}) == 1
 
 
 def test_the_default_wins_where_others_are_within_a_tie() -> None:

@@ -78,7 +78,6 @@ def test_files_on_the_disk(tmp_path: Path) -> None:
     assert wisdom_file.read(path) == SOME
     with raises(WisdomError, "wisdom-unreadable", where="missing"):
         wisdom_file.read(tmp_path / "missing")
-    assert len(wisdom_file.read(tmp_path / "missing", missing_ok=True)) == 0
     with raises(WisdomError, "wisdom-unreadable"):
         wisdom_file.read(tmp_path)
     with raises(WisdomError, "wisdom-unwritable"):

@@ -8,11 +8,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
+from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field
 from functools import lru_cache
-from queue import Empty, SimpleQueue
 
 from jitlto.base.errors import CompileError, JitltoError
 from jitlto.build.cache.cache import Cache, Layer, Unit
@@ -61,9 +59,7 @@ class Scheduler:
     #: The requests that were not compiled, by the layer that they came from.
     layers: Counter[str] = field(default_factory=Counter)
     _tasks: dict[str, _Task] = field(default_factory=dict, init=False)  # by key, those that are done too
-    _waiting: list[_Task] = field(default_factory=list, init=False)  # to be submitted, in order
     _running: dict[Future[CompileResult], _Task] = field(default_factory=dict, init=False)
-    _done: SimpleQueue[Future[CompileResult]] = field(default_factory=SimpleQueue, init=False)  # of those that run
 
     def run(self, batches: Iterable[Sequence[CompileRequest]]) -> None:
         """Find or compile all requests, up to the first failure.
@@ -74,25 +70,26 @@ class Scheduler:
         Raises:
             ToolchainError: If a worker cannot compile for this client.
         """
-        remaining = iter(batches)
         try:
-            while self.failure is None:
-                if (batch := next(remaining, None)) is not None:
-                    self._look_up(batch)
-                elif not self._running and not self._waiting:
-                    break
-                for task in self._waiting:
-                    future = self.submit(task.requests[0].job(task.sharers))
-                    self._running[future] = task
-                    future.add_done_callback(self._done.put)
-                self._waiting.clear()
-                self._collect(wait=batch is None)
+            for batch in batches:
+                for task in self._look_up(batch):
+                    self._running[self.submit(task.requests[0].job(task.sharers))] = task
+                self._finish_all(future for future in list(self._running) if future.done())
+                if self.failure:
+                    return
+            self._finish_all(as_completed(list(self._running)))
         finally:
             for future in self._running:
                 future.cancel()
 
-    def _look_up(self, batch: Sequence[CompileRequest]) -> None:
-        """Find requests in the cache, or make tasks of them."""
+    def _finish_all(self, futures: Iterable[Future[CompileResult]]) -> None:
+        for future in futures:
+            self._finish(future, self._running.pop(future))
+            if self.failure:
+                return
+
+    def _look_up(self, batch: Sequence[CompileRequest]) -> list[_Task]:
+        """Find requests in the cache; return the tasks of the others, in order."""
         heads = Counter(request.head for request in batch)
         new: list[_Task] = []
         for request in batch:
@@ -109,32 +106,17 @@ class Scheduler:
                 self._deliver([request], task.answer)
             else:
                 task.requests.append(request)
-        self._take(new)
+        by_key = {task.key: task for task in new}
+        wanted = {key: task.requests[0].config for key, task in by_key.items()}
+        for key, (unit, layer) in self.cache.find_units(wanted).items() if self.cache else ():
+            by_key[key].answer = unit.compiled
+            self._deliver(by_key[key].requests, unit.compiled, layer)
         missing = [task for task in new if task.answer is None]
         # The first of each head first: workers then read these side by side, for all that follow.
         first = {task.requests[0].head: task for task in reversed(missing)}
-        self._waiting += sorted(missing, key=lambda task: (first[task.requests[0].head] is not task, -task.cost))
+        return sorted(missing, key=lambda task: (first[task.requests[0].head] is not task, -task.cost))
 
-    def _take(self, tasks: Iterable[_Task]) -> None:
-        """Answer those tasks that the cache has."""
-        if self.cache is None:
-            return
-        by_key = {task.key: task for task in tasks}
-        found = self.cache.find_units({key: task.requests[0].config for key, task in by_key.items()})
-        for key, (unit, layer) in found.items():
-            by_key[key].answer = unit.compiled
-            self._deliver(by_key[key].requests, unit.compiled, layer)
-
-    def _collect(self, *, wait: bool) -> None:
-        """Take what has ended, or wait for something to end."""
-        with suppress(Empty):
-            if wait and self._running:
-                self._finish(self._done.get())
-            while True:
-                self._finish(self._done.get_nowait())
-
-    def _finish(self, future: Future[CompileResult]) -> None:
-        task = self._running.pop(future)
+    def _finish(self, future: Future[CompileResult], task: _Task) -> None:
         try:
             result = transport.result_of(future)
         except (CompileError, WorkerDied) as error:

@@ -1,4 +1,4 @@
-"""The setuptools command that builds a package's fragment database, as a step of ``build``."""
+"""The setuptools command ``build_py`` of a project with families, which builds their database too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from setuptools import Command
+from setuptools.command.build_py import build_py
 from setuptools.errors import SetupError
 
 from jitlto.base.errors import JitltoError
@@ -18,26 +18,16 @@ from jitlto.packaging.pack import build_pack
 _log = logging.getLogger(__name__)
 
 
-class BuildFragments(Command):
-    """Build a package's fragment database into ``build_lib``; a :class:`setuptools.command.build.SubCommand`."""
-
-    description = "build the kernel families that [tool.jitlto] declares"
-    user_options: list[tuple[str, str | None, str]] = []  # noqa: RUF012 - as setuptools declares it
-
-    def initialize_options(self) -> None:
-        self.build_lib: str | None = None
-        self.editable_mode = False
-
-    def finalize_options(self) -> None:
-        self.set_undefined_options("build_py", ("build_lib", "build_lib"))
+class BuildFragments(build_py):
+    """Build a package's fragment database into ``build_lib``; for an editable install, only check the declaration."""
 
     def run(self) -> None:
-        """Build the database; for an editable install, only check the declaration."""
+        super().run()
         with _setup_errors():
             package = project.load_package(Path("pyproject.toml"))
             if self.editable_mode:
                 return
-            output = Path(self.build_lib or "", package.config.database)
+            output = Path(self.build_lib, package.config.database)
             output.parent.mkdir(parents=True, exist_ok=True)
             report = project.build_package(package.config.path, output)
             build_pack(package.config, output)
@@ -45,22 +35,21 @@ class BuildFragments(Command):
             _log.warning("jitlto: %s", advice)
         _log.info("jitlto: %s", project.summarize(report))
 
-    def get_outputs(self) -> list[str]:
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        outputs = list(super().get_outputs(include_bytecode))
         if self.editable_mode:
-            return []
+            return outputs
         with _setup_errors():
             package = project.load_package(Path("pyproject.toml")).config
-        output = Path(self.build_lib or "", package.database)
-        return [str(output), *([str(output.with_suffix(".pack"))] if package.pack else [])]
-
-    def get_output_mapping(self) -> dict[str, str]:
-        return {}  # no output stands for a file of the source tree
+        output = Path(self.build_lib, package.database)
+        return [*outputs, str(output), *([str(output.with_suffix(".pack"))] if package.pack else [])]
 
     def get_source_files(self) -> list[str]:
         """List the files that an sdist must hold, relative to the project."""
         with _setup_errors():
             package = project.load_package(Path("pyproject.toml"))
-            return [os.path.relpath(path, package.config.root) for path in project.list_sources(package)]
+            own = [os.path.relpath(path, package.config.root) for path in project.list_sources(package)]
+        return [*super().get_source_files(), *own]
 
 
 @contextlib.contextmanager
