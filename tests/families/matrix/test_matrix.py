@@ -297,9 +297,9 @@ def wide(digits: int) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("lenient", [False, True])
 def test_100_000_combinations_in_two_seconds(lenient: bool) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert sum(1 for _ in expand(wide(5), lenient=lenient)) == 100_000
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def chain(depth: int) -> dict[str, Any]:
