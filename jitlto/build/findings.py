@@ -17,6 +17,7 @@ from jitlto.record.check_result import Cause, Place
 
 _MOST_IN_FULL, _MOST_PLACES = 10, 3
 
+_COMPILERS = re.compile(r"\b(?:error|fatal)(?: #[\w-]+)?: (.*)")
 _WORD = re.compile(r"[^\W\d_]+")
 _MANGLED = re.compile(r"\b_Z\w+")
 # Files, the hash that is a program's name (see nvrtc.program_name), and values.
@@ -37,6 +38,7 @@ class Kind(StrEnum):
     SUPPLIED = "supplied"  # function, by callers at run time: not a failure
     DEFINITION = "definition"  # of an inline function, different in two fragments of a kernel
     UNCOMPARED = "uncompared"  # inline functions of a family: not a failure
+    COMPILE = "compile"  # of a fragment
     LINK = "link"  # that nvJitLink cannot do
     CALL = "call"  # of an operator, which chooses no kernel or does not fit it
 
@@ -68,6 +70,14 @@ def link_failure(error: JitltoError, subject: str, configuration: Mapping[str, s
     """Return the finding for a failed link."""
     log = error.log if isinstance(error, LoggedError) else ""
     return Finding(Kind.LINK, message_of(error), error.hint, subject, configuration, log, arch, error.code)
+
+
+def compile_failure(error: JitltoError, subject: str, configuration: Mapping[str, str]) -> Finding:
+    """Return the finding for a fragment that failed: the first line of its error, and the compiler's first."""
+    log = error.log if isinstance(error, LoggedError) else ""
+    said = _COMPILERS.search(log)
+    message = ": ".join([message_of(error).partition("\n")[0], *([said[1]] if said else [])])
+    return Finding(Kind.COMPILE, message, error.hint, subject, configuration, log, code=error.code)
 
 
 def message_of(error: JitltoError) -> str:

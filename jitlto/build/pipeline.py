@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from jitlto.base.errors import BuildError, CompileError, JitltoError
-from jitlto.base.text import format_bytes
+from jitlto.base.text import format_bytes, pluralize
 from jitlto.build import proof, shards
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache, CacheUse
@@ -21,6 +21,7 @@ from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.scheduler import Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
+from jitlto.build.findings import compile_failure, describe_causes, group_findings
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import InterfaceProof, find_broken
 from jitlto.build.interfaces import check_interfaces, interface_texts, own_texts
@@ -70,6 +71,7 @@ def build(
     executor: Executor | None = None,
     cache: Cache | None = None,
     observer: Observer = NO_OBSERVER,
+    keep_going: bool = False,
     shard: Shard | None = None,
     allow_incomplete: bool = False,
 ) -> BuildReport:
@@ -82,11 +84,12 @@ def build(
         executor: Where to compile instead, as many at a time as it likes.
         cache: The build cache; None to compile everything.
         observer: Receives the events of the build.
+        keep_going: Compile the rest after a failure, and report all failures by cause.
         shard: Build only this part; :func:`jitlto.build.merge.merge_databases` joins the parts.
         allow_incomplete: Write the database although kernels lack something, and report that as advice.
 
     Raises:
-        JitltoError: The first failure.
+        JitltoError: The first failure; a BuildError for several.
     """
     begin = time.perf_counter()
     output = Path(output)
@@ -111,11 +114,11 @@ def build(
             pool = ProcessExecutor(jobs or default_jobs())
             stack.callback(pool.shutdown, cancel_futures=True)
         compile_ = partial(transport.submit, pool, run=transport.compile_job)
-        scheduler = Scheduler(compile_, cache, observer, begin, accept)
+        scheduler = Scheduler(compile_, cache, observer, begin, accept, keep_going=keep_going)
         scheduler.run(_announce(sources, shard, observer))
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
-        if scheduler.failure:
-            raise _explain(*scheduler.failure, compiler)
+        if scheduler.failures:
+            raise _explain_all(scheduler, compiler)
         interfaces = InterfaceProof(scheduler.sources, compiler, {f.name: f.own_interfaces for f in sources.families})
         sources.check_settings()
         observer.phase("check")
@@ -173,6 +176,19 @@ def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], 
     faults = interfaces.faults()
     for record in (each.with_used(sources.records) for each in sources.records.values()):
         check_interfaces(record, record.select(fragments), faults, sources.origin, sources.show)
+
+
+def _explain_all(scheduler: Scheduler, compiler: InterfaceCompiler) -> JitltoError:
+    """Return the failure, or an error that groups several by what their compilers say first."""
+    ordered = sorted(scheduler.failures, key=lambda failure: failure[0].key)
+    failures = [(request, _explain(request, error, compiler)) for request, error in ordered]
+    if len(failures) == 1:
+        return failures[0][1]
+    causes = group_findings([compile_failure(e, str(r.key), r.rendered.combination) for r, e in failures])
+    total = len(failures) + len(scheduler.sources)
+    what = f"{len(failures)} of {total} fragments failed, {pluralize(len(causes), 'cause')}"
+    hint = "no database was written; the build cache keeps what compiled"
+    return BuildError(describe_causes(what, causes), code="build-failed-fragments", hint=hint)
 
 
 def _explain(request: CompileRequest, error: JitltoError, compiler: InterfaceCompiler) -> JitltoError:

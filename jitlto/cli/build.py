@@ -61,6 +61,7 @@ Example:
 @click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: local worker processes].")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
 @click.option("--no-compare-archs", is_flag=True, hidden=True, expose_value=False)  # of scripts: nothing is compared
+@click.option("-k", "--keep-going", is_flag=True, help="Compile the rest after a failure, and report all by cause.")
 @shard_option("Build part I of N, for `jitlto merge`.")
 @click.option(
     "--lineinfo", is_flag=True,

@@ -11,7 +11,7 @@ import pytest
 
 from jitlto.base.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError
 from jitlto.build import proof
-from jitlto.build.cache.cache import open_cache
+from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.proof import UnplannedKernelsError
@@ -328,3 +328,22 @@ def test_nvrtc_is_at_most_twelve_functions_from_the_command(tmp_path: Path) -> N
     frames = compile_frames(tmp_path)
     assert (frames[0], frames[-1]) == ("cli.build: build", "compile.nvrtc_program: run_program")
     assert len(frames) <= 12, frames
+
+
+def test_with_keep_going_all_failures_are_listed_by_cause_and_the_rest_is_kept(tmp_path: Path, cache: Cache) -> None:
+    files = {
+        "family.toml": '[family]\nname = "f"\n'
+        + "".join(
+            f'[entrypoint.{name}]\nmatrix = "m.json"\ntemplate = "{name}.cu.jinja"\nkey = ["t"]\n' for name in "ab"
+        ),
+        "m.json": '{"t": ["int", "one", "two", "float"]}',
+        "a.cu.jinja": "__global__ void a({{t}}* x) { *x = 2; }\n",
+        "b.cu.jinja": "__global__ void b({{t}}* x) { *x = {% if t == 'int' %}y{% else %}2{% endif %}; }\n",
+    }
+    family = declaration.load_family(write_family(tmp_path, files))
+    with raises(BuildError, "build-failed-fragments", "5 of 8 fragments", "a: t=one", "b: t=int", '"y" is undefined'):
+        build([family], tmp_path / "a.fragdb", jobs=1, cache=cache, keep_going=True)
+    assert not (tmp_path / "a.fragdb").exists()
+    (tmp_path / "m.json").write_text('{"t": ["float"]}')
+    report = build([declaration.load_family(tmp_path / "family.toml")], tmp_path / "a.fragdb", jobs=1, cache=cache)
+    assert report.compiled == 0

@@ -53,8 +53,9 @@ class Scheduler:
     begin: float  # time.perf_counter() at the start of the build
     #: Called with each request and its compiled source; if it raises a BuildError, the request has failed.
     accept: Callable[[RenderedSource, CompiledSource], object]
+    keep_going: bool = False  # after a failure; otherwise nothing more is compiled, or awaited
     sources: dict[CompileRequest, CompiledSource] = field(default_factory=dict)
-    failure: tuple[CompileRequest, JitltoError] | None = None  # the first: nothing more is compiled, or awaited
+    failures: list[tuple[CompileRequest, JitltoError]] = field(default_factory=list)
     compiled: int = 0  # compiles that were run
     #: The requests that were not compiled, by the layer that they came from.
     layers: Counter[str] = field(default_factory=Counter)
@@ -62,7 +63,7 @@ class Scheduler:
     _running: dict[Future[CompileResult], _Task] = field(default_factory=dict, init=False)
 
     def run(self, batches: Iterable[Sequence[CompileRequest]]) -> None:
-        """Find or compile all requests, up to the first failure.
+        """Find or compile all requests, or those up to the first failure.
 
         Args:
             batches: Requests; the next batch is asked for when all sources of the last are submitted.
@@ -75,17 +76,21 @@ class Scheduler:
                 for task in self._look_up(batch):
                     self._running[self.submit(task.requests[0].job(task.sharers))] = task
                 self._finish_all(future for future in list(self._running) if future.done())
-                if self.failure:
+                if self._is_over:
                     return
             self._finish_all(as_completed(list(self._running)))
         finally:
             for future in self._running:
                 future.cancel()
 
+    @property
+    def _is_over(self) -> bool:
+        return bool(self.failures) and not self.keep_going
+
     def _finish_all(self, futures: Iterable[Future[CompileResult]]) -> None:
         for future in futures:
             self._finish(future, self._running.pop(future))
-            if self.failure:
+            if self._is_over:
                 return
 
     def _look_up(self, batch: Sequence[CompileRequest]) -> list[_Task]:
@@ -146,7 +151,7 @@ class Scheduler:
                 self.accept(request.rendered, answer)
             except JitltoError as error:
                 described = request.describe(error)
-                self.failure = self.failure or (request, described)
+                self.failures.append((request, described))
                 self.observer.failed(request.key, described)
                 continue
             self.sources[request] = answer
