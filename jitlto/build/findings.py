@@ -118,6 +118,8 @@ def _describe(number: int, cause: Cause) -> Iterator[str]:
     yield f"\n{number}. {cause.message if number <= _MOST_IN_FULL else first} [{cause.code}]"
     if cause.hint and number <= _MOST_IN_FULL:
         yield f"   {cause.hint}"
+    if cause.log and number <= _MOST_IN_FULL:
+        yield from (f"     {line}".rstrip() for line in cause.log.strip().splitlines())
     for place in cause.at[:_MOST_PLACES]:
         values = " ".join(f"{name}={value}" for name, value in place.configuration.items())
         yield f"   at {place.subject.partition('[')[0]}: {values}".rstrip(": ")

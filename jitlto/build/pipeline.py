@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import NoneType
 
 from jitlto.base.errors import BuildError, CompileError, JitltoError
-from jitlto.base.text import format_bytes, pluralize
+from jitlto.base.text import check_type, format_bytes, pluralize
 from jitlto.build import proof, shards
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache, CacheUse
@@ -93,6 +94,8 @@ def build(
     """
     begin = time.perf_counter()
     output = Path(output)
+    for value, expected in ((executor, Executor), (cache, Cache), (shard, Shard)):
+        check_type(value, (expected, NoneType), f"expected a {expected.__name__}")
     if not output.parent.is_dir():
         what = f"the directory {output.parent} does not exist"
         raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")

@@ -25,6 +25,7 @@ from jitlto.build.shards import Shard
 from jitlto.cli.output import check_output, print_built, progress, write_output
 from jitlto.cli.parameters import PATH, allow_incomplete_option, jobs_option, json_option, shard_option
 from jitlto.families import declaration
+from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
 from jitlto.packaging.project import copy_prebuilt, load_package
 
@@ -105,6 +106,7 @@ def build(
             print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
             return
     families = with_used(package.families if package else map(declaration.load_family, _paths(names)))
+    check_output(timings, _sources(families))
     if lineinfo:
         twins.check_writable(output)
     how["cache"] = cache = None if no_cache else open_shared_cache()
@@ -139,6 +141,12 @@ def _paths(names: tuple[str, ...]) -> list[Path]:
         shipped = ", ".join(declaration.list_families()) or "none"
         raise click.UsageError(f"name a family: there is no fragments/ here. Shipped: {shipped}")
     return paths
+
+
+def _sources(families: tuple[FamilyDeclaration, ...]) -> list[Path]:
+    """Return the declarations, matrices and templates of families."""
+    read = (path for family in families for group in family.groups for path in (group.matrix, group.template))
+    return [*(family.path for family in families), *filter(None, read)]
 
 
 def _executor(

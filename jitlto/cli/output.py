@@ -78,10 +78,12 @@ class Progress(Observer):
         """There is so much more to do."""
         if self._bar:
             self._bar.length += count
+            self._bar.finished = False  # click takes the end of one step for the end of all
 
     def step(self, *_: Any, **__: Any) -> None:
         """A piece of work is done."""
         if self._bar:
+            self._bar.length = max(self._bar.length, self._bar.pos + 1)  # nobody may know how much there is
             self._bar.update(1)
 
     def started(self, keys: Collection[FragmentKey]) -> None:

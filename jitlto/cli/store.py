@@ -35,8 +35,8 @@ def _open(url: str, *, writes: bool) -> Backend:
 def push(files: tuple[Path, ...], url: str) -> None:
     """Store databases, packs, recorded plans and other files in a store, and print the address of each.
 
-    A DB or a pack is verified first. The address ends with the SHA-256 of the content: `jitlto pull` and jitlto.load
-    accept nothing else for it. What the store holds already is not sent again.
+    A DB or a pack is verified first. The address ends with the SHA-256 of the content: `jitlto pull` accepts
+    nothing else for it. What the store holds already is not sent again.
     """
     paths = [locate(path)[0] for path in files]
     backend = _open(url, writes=True)
@@ -141,6 +141,8 @@ def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
     for each in () if as_json else found[:SHOWN]:
         print_error(f"{each.name}: {each.reason}{' (removed)' if each.removed else ''}")
     more = [f"  and {len(found) - SHOWN} more (--json lists all)"] if len(found) > SHOWN else []
+    if found and not delete:
+        more.append("  hint: --delete removes what is damaged")
     removed = sum(each.removed for each in found)
     state = f"{len(found)} wrong" + (f", {removed} removed" if removed else "") if found else "all right"
     if trusted is None:

@@ -42,7 +42,7 @@ def warm(
     FILE is a recording made with JITLTO_RECORD; its plans are linked for the architectures they were used on, or for
     those given by --arch. FAMILY stands for all its kernels, or those with NAME=VALUE; NAME=A,B selects both values.
 
-    Kernels are stored in the user's cache and the shared stores or, with -o, in a pack, which then holds exactly these
+    Kernels are stored in the user's cache and the shared store or, with -o, in a pack, which then holds exactly these
     kernels. A kernel that is already there is not linked again.
     """
     if settings and Path(target).is_file():

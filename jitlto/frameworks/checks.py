@@ -55,7 +55,9 @@ def _check_names(operator: Any) -> None:
         what = f"invalid name {operator.qualname!r}"
         raise operator.error(what, "write namespace::name, each a Python identifier", case="name")
     for variable, several in dtypes.items():
-        for name in several or ["nothing"]:
+        if not several or variable in DTYPES:
+            raise operator.error(f"dtypes[{variable!r}] is empty, or has the name of a dtype", case="argument")
+        for name in several:
             _check_known(operator, f"dtypes[{variable!r}]: unknown dtype", name, DTYPES)
     sizes = [size.removeprefix("*") for size in operator.sizes]
     parts = [part.name for part in (*operator.arguments, *operator.outputs)]

@@ -170,7 +170,10 @@ class Operator(Shared):
         for output in self.outputs:
             shape = output.shape(case) if callable(output.shape) else shape_of(self.patterns[output.name], case)
             dtype = output.dtype(case) if callable(output.dtype) else output.dtype
-            dtype = dtype if dtype in DTYPES else str(getattr(case, dtype))
+            dtype = dtype if dtype in DTYPES else getattr(case, str(dtype))
+            if dtype not in DTYPES:
+                what = f"output {output.name} has an unknown dtype {dtype!r}"
+                raise self.error(what, f"the dtypes are {', '.join(DTYPES)}")
             found.append((tuple(shape), str(dtype)))
         return tuple(found)
 

@@ -76,7 +76,7 @@ class Report:
 def describe(database: FragmentDatabase, *, family: str | None = None) -> Report:
     """Gather the content of a report, of all families or of one."""
     if database.part is not None:
-        what = f"{database.part} of a build, whose other parts are not missing"
+        what = f"database is {database.part} of a build, and a report shows what a whole one has and lacks"
         raise DatabaseError(what, code="database-part", where=str(database.path), hint=MERGE_HINT)
     fragments = database.fragments(family)
     found = {*database.families, *(each.key.family for each in fragments)}

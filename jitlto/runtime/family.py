@@ -243,10 +243,13 @@ class KernelFamily(Shared):
         Raises:
             PlanError, CompileError: If it does not plan: the family has changed, or an input does not compile here.
         """
-        planner = self.planner(request.entry, **request.configuration).add_inputs(request.supplied)
+        from jitlto.plan import plan, planner
+
+        check_type(request, plan.Request, "request must be a Request")
+        asked = planner.Planner[Any](self, request.entry, request.configuration).add_inputs(request.supplied)
         for key in request.pinned:
-            planner.add(key)
-        return planner.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
+            asked.add(key)
+        return asked.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
 
     @remembered(lambda: device.kind())
     def launcher(

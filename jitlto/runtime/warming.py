@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import structs
 
 from jitlto.base import config, files
 from jitlto.base.cache_dir import CacheDir, open_cache_dir
@@ -263,7 +266,7 @@ def _write(output: Path, outcomes: Sequence[WarmOutcome], kernels: Mapping[str, 
     for each in outcomes:
         family = each.job.family
         if each.plan and each.plan.digest in kernels and isinstance(family, KernelFamily):
-            answers |= find_answer(family, each.job.request, each.plan)
+            answers |= find_answers(family, each.job.request, each.plan)
             contents[family.contents.key] = family.contents.encode()
     try:
         packs.write(output, {KERNELS: kernels, REQUESTS: answers, CONTENTS: contents})
@@ -271,15 +274,36 @@ def _write(output: Path, outcomes: Sequence[WarmOutcome], kernels: Mapping[str, 
         raise _unwritable(output, error) from None
 
 
-def find_answer(family: KernelFamily, request: Request, plan: Plan) -> dict[str, bytes]:
-    """Return the request that a packed kernel answers without planning, by key; none if it may be another kernel's."""
+def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str, bytes]:
+    """Return the requests that a packed kernel answers without planning, by key: its own, and some with fewer words.
+
+    A request that names all parameters stands for those that leave one out which the others decide, or all such.
+    """
     capability, linker = divmod(plan.target.number, 10), str(plan.link_target.nvjitlink)
     if request.pinned or request.supplied or not plan.answers(linker, capability):
         return {}
     entry = family.entrypoints[0] if len(family.entrypoints) == 1 else request.entry
-    how = request.link_mode, dict(request.link_options), request.configuration
-    key = requests.request_key(family.contents.digest, family.name, entry, *how, capability, linker)
-    return {key: plan.chosen.encode()} if key else {}
+
+    def leads_to_it(configuration: Mapping[str, str]) -> bool:
+        with contextlib.suppress(JitltoError):
+            return (
+                family.plan_request(structs.replace(request, configuration=configuration), plan.target).digest
+                == plan.digest
+            )
+        return False
+
+    named, few = [request.configuration], request.configuration
+    for name in sorted(plan.configuration if request.configuration == plan.configuration else ()):
+        one_less, fewer = ({n: v for n, v in each.items() if n != name} for each in (plan.configuration, few))
+        if leads_to_it(one_less):
+            named.append(one_less)
+            few = fewer if leads_to_it(fewer) else few
+    how = request.link_mode, dict(request.link_options)
+    asked = [
+        requests.request_key(family.contents.digest, family.name, entry, *how, each, capability, linker)
+        for each in [*named, few]
+    ]
+    return {key: plan.chosen.encode() for key in asked if key}
 
 
 def _writable_cache() -> CacheDir:

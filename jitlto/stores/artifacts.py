@@ -77,7 +77,7 @@ def _fetch(backend: Backend, digest: str) -> bytes:
     address = f"{backend.address.url}{MARK}{digest}"
     data = backend.get(object_name(KIND, digest))
     if data is None:
-        hint = "check the address, or push the file again: `jitlto store prune` may have removed it"
+        hint = "check the address, or push the file again: jitlto push FILE URL"
         raise StoreError("the store does not hold it", code="store-no-such-artifact", where=address, hint=hint)
     actual = hashlib.sha256(data).hexdigest()
     if actual != digest:

@@ -81,6 +81,10 @@ def search(
     """
     end = clock() + budget
     outcome = Outcome([], {})
+
+    def take(candidate: Candidate) -> float:
+        return max(measure(candidate.launch), 1e-9)  # a clock may say 0, which is no time in wisdom
+
     for number, variant in enumerate(variants):
         if number and clock() >= end:
             outcome.rejected[variant] = "not timed: the budget was spent"
@@ -93,7 +97,7 @@ def search(
                 raise
             outcome.rejected[variant] = error.what
             continue
-        candidate.taken = [measure(candidate.launch) for _ in range(_FIRST)]
+        candidate.taken = [take(candidate) for _ in range(_FIRST)]
         outcome.candidates.append(candidate)
     default = outcome.candidates[0]
     fastest = min(each.seconds for each in outcome.candidates)
@@ -106,5 +110,5 @@ def search(
             if clock() >= end:
                 outcome.is_complete = False
                 return outcome
-            each.taken.append(measure(each.launch))
+            each.taken.append(take(each))
     return outcome

@@ -341,7 +341,8 @@ def test_with_keep_going_all_failures_are_listed_by_cause_and_the_rest_is_kept(t
         "b.cu.jinja": "__global__ void b({{t}}* x) { *x = {% if t == 'int' %}y{% else %}2{% endif %}; }\n",
     }
     family = declaration.load_family(write_family(tmp_path, files))
-    with raises(BuildError, "build-failed-fragments", "5 of 8 fragments", "a: t=one", "b: t=int", '"y" is undefined'):
+    said = ("5 of 8 fragments", "a: t=one", "b: t=int", '"y" is undefined', "b[t=int].cu(1): error")
+    with raises(BuildError, "build-failed-fragments", *said):
         build([family], tmp_path / "a.fragdb", jobs=1, cache=cache, keep_going=True)
     assert not (tmp_path / "a.fragdb").exists()
     (tmp_path / "m.json").write_text('{"t": ["float"]}')

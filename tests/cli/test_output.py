@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -36,6 +37,10 @@ with progress("compiling", quiet=len(sys.argv) > 1) as observer:
     for key in keys[1:6]:
         observer.compiled(Span(key, "1", 0.0, 0.05))
     time.sleep(0.3)
+    for _ in range(3):
+        observer.step()
+    observer.add(9)
+    observer.step()
 print("done")
 """
 
@@ -61,6 +66,7 @@ def test_a_terminal_gets_a_bar() -> None:
     shown = on_a_terminal()
     assert "compiling" in shown
     assert "6/9" in shown
+    assert re.search(r"#-+\]  10/18", shown), "a second step of the work is no more at its end than it is"
     assert shown.rstrip().endswith("done")
 
 

@@ -53,6 +53,8 @@ def test_timings_do_not_replace_a_database_or_what_is_built_from(here: Path) -> 
     error = _fails(DatabaseError, "build", "./mini", "-o", "x.fragdb", "--timings", "tt.json")
     assert (error.where, error.code) == ("tt.json", "database-not-overwritten")
     assert Path("tt.json").read_bytes() == before
+    for source in ("mini/family.toml", *sorted(map(str, Path("mini").rglob("*.json")))):
+        assert "would overwrite another file" in _usage("build", "./mini", "-o", "x.fragdb", "--timings", source)
     assert not Path("x.fragdb").exists()
 
 

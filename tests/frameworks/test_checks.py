@@ -54,6 +54,7 @@ def test_the_name_has_a_namespace(name: str) -> None:
         ((Array("x", "T", "n"),), {}, "operator-argument", ["x", "T"]),
         ((Array("x", "T", "n"),), {"dtypes": {"T": ("float31",)}}, "operator-argument", ["float31"]),
         ((Array("x", "T", "n"),), {"dtypes": {"T": ()}}, "operator-argument", ["T"]),
+        ((Array("x", "float32", "n"),), {"dtypes": {"float32": ("float64",)}}, "operator-argument", ["float32"]),
         ((X, Scalar("factor", "str")), {}, "operator-argument", ["factor", "str"]),
         ((X, Flag("mode", "float")), {}, "operator-argument", ["mode", "float"]),
         ((X, Flag("mode", "int", "1")), {}, "operator-argument", ["mode", "'1'"]),

@@ -80,9 +80,10 @@ def _operator(**changes: Any) -> Operator:
 
 
 def test_functions_that_return_something_else_are_errors_of_the_call() -> None:
-    operator = _operator(launch=lambda _: (1, 32))
-    with raises(OperatorError, "operator-call", where="ns::op"):
-        operator.resolve(operator.bind([((4,), "float32"), 1.0]))
+    for changes in ({"launch": lambda _: (1, 32)}, {"outputs": (Output("y", lambda _: "n", "n"),)}):
+        operator = _operator(**changes)
+        with raises(OperatorError, "operator-call", where="ns::op"):
+            operator.resolve(operator.bind([((4,), "float32"), 1.0]))
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,7 @@ def test_functions_that_return_something_else_are_errors_of_the_call() -> None:
     [
         ({"outputs": (Output("y", lambda _: "float", "n"),)}, "float"),
         ({"outputs": (Output("y", "half", "n"),)}, "half"),
+        ({"outputs": (Output("y", lambda _: None, "n"),)}, "None"),
         ({"outputs": (Output("y", "float32", "m"),)}, "m"),
         ({"parameters": ("x", "z")}, "z"),
         (

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from jitlto.base import events
 from jitlto.base.errors import JitltoError, UnknownValueError
@@ -26,7 +27,7 @@ from jitlto.link.sources import REQUESTS
 from jitlto.plan.plan import Request
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.warming import family_jobs, find_answer, link_jobs
+from jitlto.runtime.warming import family_jobs, find_answers, link_jobs
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import MINI
@@ -176,7 +177,7 @@ def test_while_plans_are_recorded_everything_is_planned(packed: Path, tmp_path: 
 def test_a_kernel_for_an_architecture_that_no_device_chooses_answers_nothing(mini: KernelFamily) -> None:
     request = Request("mini", None, TWICE)
     plans = {arch: mini.plan_request(request, arch) for arch in ("sm_90", "sm_90a")}
-    assert [bool(find_answer(mini, request, plan)) for plan in plans.values()] == [True, False]
+    assert [bool(find_answers(mini, request, plan)) for plan in plans.values()] == [True, False]
 
 
 @pytest.mark.slow
@@ -184,7 +185,7 @@ def test_a_plan_with_callers_code_answers_no_request(mini: KernelFamily) -> None
     source = '#include "op.cuh"\nnamespace mini { template <> __device__ float op<float>(float a) { return a; } }'
     planned = mini.planner(data_type="float").add_source(source).plan(arch="sm_90")
     assert planned.request is not None
-    assert find_answer(mini, planned.request, planned) == {}
+    assert find_answers(mini, planned.request, planned) == {}
 
 
 def asked(family: KernelFamily, configuration: dict[str, str]) -> str:
@@ -193,12 +194,36 @@ def asked(family: KernelFamily, configuration: dict[str, str]) -> str:
     return request_key(family.contents.digest, family.name, family.entrypoints[0], *how) or ""
 
 
+@pytest.mark.slow
+def test_requests_name_no_more_than_they_have_to(search: KernelFamily, tmp_path: Path) -> None:
+    """A parameter that the others decide, such as a kernel's variant, need not be given; and may be."""
+    configuration = next(iter(search.configurations()))
+    path, plan = tmp_path / "search.fragdb", search.plan(arch="sm_90", **configuration)
+    packs.write(
+        path.with_suffix(".pack"), {REQUESTS: find_answers(search, Request("search", None, configuration), plan)}
+    )
+    without = {n: value for n, value in configuration.items() if n != "optimized_name"}
+    for named in (configuration, without):
+        assert find_chosen(packs.beside(path), asked(search, named)) == plan.chosen
+    assert find_chosen(packs.beside(path), asked(search, configuration | {"unknown": "1"})) is None
+
+
+def test_a_request_that_needs_no_parameter_is_answered_too(build_family: BuildFamily) -> None:
+    op = '{"data_type": ["float"], "_op": [{"op_name": "twice", "expr": "a + a"}]}'
+    only = {**MINI, "kern.json": '{"data_type": ["float"]}', "op.json": op}
+    family = KernelFamily("mini", session.default.registry.file(build_family(only).path))
+    plan = family.plan(arch="sm_90")
+    answers = find_answers(family, structs.replace(plan.request, configuration=plan.configuration), plan)
+    for named in ({}, {"data_type": "float"}, {"op_name": "twice"}, TWICE):
+        assert asked(family, named) in answers
+
+
 @pytest.fixture(scope="module")
 def whole_pack(search: KernelFamily, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Look-ups of every second kernel of ``search``, without the kernels."""
     answers: dict[str, bytes] = {}
     for each in list(search.configurations())[::2]:
-        answers |= find_answer(search, Request("search", None, each), search.plan(arch="sm_90", **each))
+        answers |= find_answers(search, Request("search", None, each), search.plan(arch="sm_90", **each))
     path = tmp_path_factory.mktemp("packs") / "search.fragdb"
     packs.write(path.with_suffix(".pack"), {REQUESTS: answers})
     return path

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from jitlto.base.errors import JitltoError
+from jitlto.base.errors import JitltoError, UnknownParameterError
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda.nvjitlink import InputKind
@@ -210,3 +210,8 @@ def test_a_plan_that_cannot_be_written_down_is_said(
     (said,) = caplog.records
     assert "is not recorded" in said.getMessage()
     assert not (tmp_path / "used.jsonl").exists()
+
+
+def test_a_request_that_somebody_made_up_is_an_error_that_says_why(mini: KernelFamily) -> None:
+    with raises(UnknownParameterError, "plan-unknown-parameter", "entry"):
+        mini.plan_request(Request("mini", None, {"entry": "kern"}))

@@ -78,6 +78,11 @@ def test_the_default_wins_where_others_are_within_a_tie() -> None:
         assert chosen(search([1.004, 1.0, 1.001, 1.002, 1.3], Simulated(again))) == 0
 
 
+def test_a_time_of_nothing_is_a_time_that_wisdom_can_hold() -> None:
+    outcome = searching.search(variants_of(2), lambda variant: lambda: 0.0, lambda launch: float(launch()))  # type: ignore[arg-type]
+    assert min(min(each.taken) for each in outcome.candidates) > 0
+
+
 def test_a_budget_ends_it() -> None:
     times = landscape(3, 60)
     device = Simulated(3)

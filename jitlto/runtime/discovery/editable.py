@@ -97,9 +97,9 @@ def _state(source: Path, settings: Config) -> str | None:
         return None  # the build takes prebuilt databases instead of sources
     digest = hashlib.sha256(repr([os.environ.get(name) for name in _TOOLKITS]).encode())
     try:
-        for name in ("nvrtc", "nvJitLink"):
-            path = Path(libraries.find_packaged(*libraries.FILES[name]) or "")
-            digest.update(repr([path, path.stat().st_size, path.stat().st_mtime_ns]).encode())
+        for place in _compilers():
+            status = os.stat(place) if os.path.exists(place) else None  # noqa: PTH110, PTH116 - a string
+            digest.update(repr([place, status and (status.st_size, status.st_mtime_ns)]).encode())
         digest.update((source / "pyproject.toml").read_bytes())
         names = _settings_of(source).get("families")
         paths = [declaration.find_family(name, source) for name in names or ()]
@@ -111,6 +111,17 @@ def _state(source: Path, settings: Config) -> str | None:
     except (OSError, JitltoError, AttributeError, TypeError):  # the last two of malformed settings
         return None
     return digest.hexdigest()
+
+
+def _compilers() -> Iterator[str]:
+    """Yield the files of NVRTC and nvJitLink; where no package has them, what changes when they are replaced.
+
+    A directory changes its time when a file in it is made or removed.
+    """
+    for name in ("nvrtc", "nvJitLink"):
+        packaged = libraries.find_packaged(*libraries.FILES[name])
+        conda, loader = (os.environ.get(variable, "") for variable in _TOOLKITS[:2])
+        yield from [packaged] if packaged else [f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
 
 
 def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes]]:

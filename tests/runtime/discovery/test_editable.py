@@ -14,6 +14,7 @@ import pytest
 import jitlto
 from jitlto.base import config
 from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.cuda import libraries
 from jitlto.runtime import session
 from jitlto.runtime.discovery import editable
 from jitlto.runtime.discovery.installed import installed_families
@@ -193,6 +194,23 @@ def test_sources_behind_symbolic_links_count(source: Path, tmp_path: Path, link:
 def test_a_different_compiler_counts(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = state(source)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert state(source) != before
+
+
+def test_a_toolkit_that_is_no_package_counts_and_the_working_directory_does_not(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libraries, "find_packaged", lambda *_: None)
+    toolkit, elsewhere = tmp_path / "toolkit", tmp_path / "elsewhere"
+    for directory in (toolkit, elsewhere):
+        directory.mkdir()
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{toolkit}{os.pathsep}{tmp_path / 'gone'}{os.pathsep}")
+    before = state(source)
+    monkeypatch.chdir(elsewhere)
+    assert before is not None
+    assert state(source) == before
+    (toolkit / "libnvrtc.so.13").touch()
+    os.utime(toolkit, (1, 1))
     assert state(source) != before
 
 
