@@ -34,7 +34,7 @@ _OF_TOOLCHAINS = (
 )
 _CONDITION = re.compile(r"\s*#\s*(?:el)?if")
 # What is the same for all: all code is for devices.
-_SAME = re.compile(r"__CUDACC__|_Pragma|(?:\bifn?def\s+|\bdefined\s*\(?\s*)__CUDA_ARCH__(?!\w)")
+_SAME = re.compile(r"__CUDACC__|_Pragma|(?:\bifn?def\s+|\bdefined\s*\(?\s*)(?:__CUDA_ARCH__|__cplusplus)(?!\w)")
 # Conditions that choose headers of the toolkit or the host, or refuse to go on.
 _LINE = r"[^\S\n]*(?:#\s*(?:else|elif|error|warning|include\s*<(?:cuda|nv/|cub/|thrust/|\w+>))[^\n]*)?\n"
 _HARMLESS = re.compile(rf"^[^\S\n]*#\s*if[^\n]*\n(?:{_LINE})*[^\S\n]*#\s*endif", re.M)

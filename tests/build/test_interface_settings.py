@@ -75,6 +75,12 @@ def test_what_changes_no_declaration_may_differ(interface: str, tmp_path: Path) 
     assert ask(family(interface, archs={"device": "90"}), tmp_path).value == 7
 
 
+def test_that_c_plus_plus_is_compiled_is_the_same_for_all(tmp_path: Path) -> None:
+    interface = '#ifdef __cplusplus\nextern "C" {\n#endif\n__device__ float other(float x);\n'
+    interface += "#if defined(__cplusplus)\n}\n#endif\n" + STRUCTURE("", "float a;")
+    assert ask(family(interface, options={"device": ["--minimal"]}), tmp_path).value == 7
+
+
 def test_the_word_and_both_sides_are_named(tmp_path: Path) -> None:
     files = family(ARCHS["macro"], archs={"device": "90"}).files("pair")
     names = "f.cuh:2", "__CUDA_ARCH__", "pair/kern", "for 75)", "pair/f", "for 75, 90)"
