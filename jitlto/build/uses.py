@@ -7,8 +7,13 @@ from collections.abc import Iterator, Mapping
 
 from jitlto.base.errors import FamilyError
 from jitlto.compile.declarations import find_conflicts, line_of, macro_definitions, macros, words
+from jitlto.compile.includes import all_directives
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.options import macro_values, option_macros
+
+_INCLUDE = re.compile(r"^\s*#\s*include\s*[<\"]([^>\"\n]+)", re.M)
+# What keeps a header from being read twice.
+_ONCE = re.compile(rb"^\s*#\s*(?:pragma\s+once|ifndef\s+(\w+)\s+#\s*define\s+\1)\b", re.M)
 
 
 def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] | None = None) -> None:
@@ -33,6 +38,10 @@ def _find_differences(
 ) -> Iterator[tuple[str, str]]:
     """Yield headers and macros that are not the same for a family as for one that it uses, and specialisations."""
     headers = dict(family.headers)
+    included = {each: name for name, text in used.headers for each in _INCLUDE.findall(text)}
+    for header in sorted((included.keys() & headers.keys()).difference(dict(used.headers))):
+        what = f"{included[header]} of {used.name} includes {header}, which {family.name}, its user, has a header for"
+        yield what, f"give {header} another name in {family.name}"
     for header, text in used.headers:
         if (found := headers.get(header)) != text:
             # An include of a header that is not searched for first has its exact name.
@@ -70,25 +79,43 @@ def _find_left_macros(
     for other in (families[name] for name in family.uses if name not in (used.name, *used.uses)):
         begins = min(map(family.interfaces.index, other.interfaces), default=last)
         before = {name: _encode(text) for name, text in other.headers if begins < last}
+        once = {name: text for name, text in before.items() if text in own.values() and _ONCE.search(text)}
         for header, text in before.items():
             for macro in sorted(macros(text)) if text not in own.values() else ():
-                if place := _changed_mention(macro, text, own):
+                if place := _changed_mention(macro, text, own, once):
                     what = f"{header}:{line_of(text, macro, is_macro=True)} leaves the macro {macro} changed, which "
                     what += f"{place} mentions: {_unlike(family, used)}"
                     yield what, f"undefine {macro} at the end of {header}, or give it another name there"
 
 
-def _changed_mention(macro: str, left: bytes, own: Mapping[str, bytes]) -> str | None:
-    """Return where headers first mention a macro that may mean something else behind what another has ``left``."""
+def _changed_mention(macro: str, left: bytes, own: Mapping[str, bytes], once: Mapping[str, bytes]) -> str | None:
+    """Return where headers first mention a macro that may mean something else behind what another has ``left``.
+
+    Of those that both include, and that are read ``once``, the first reading counts, while the macro is defined.
+    """
     values = macro_definitions(left, macro)
-    if values[0] is not None and values[-1] is None:  # it leaves nothing
+    leaves_nothing = values[0] is not None and values[-1] is None
+    if leaves_nothing and not _spans_include(left, macro):
         return None
-    mentioning = [(name, text) for name, text in own.items() if macro in words(text)]
-    theirs = [value for _, text in mentioning for value in macro_definitions(text, macro)]
-    if theirs and len({*values, *theirs}) == 1 and values[0]:  # an empty one may be a guard
+    read = once if leaves_nothing else own
+    mentioning = [(name, text) for name, text in read.items() if macro in words(text)]
+    theirs = [value for text in own.values() for value in macro_definitions(text, macro)]
+    every = {each for each in (*values, *theirs) if each is not None or not leaves_nothing}
+    if theirs and len(every) == 1 and values[0]:  # an empty one may be a guard
         return None
     lines = ((name, line_of(text, macro), line_of(text, macro, is_macro=True), text) for name, text in mentioning)
     return next((f"{name}:{n}" for name, n, own, text in lines if n != own or macro not in macros(text)), None)
+
+
+def _spans_include(text: bytes, macro: str) -> bool:
+    """Return whether a text includes something while it defines a macro."""
+    is_defined = False
+    for word, rest in all_directives(text):
+        if word in ("define", "undef") and re.match(rf"{re.escape(macro)}(?![\w$])", rest):
+            is_defined = word == "define"
+        if word == "include" and is_defined:
+            return True
+    return False
 
 
 def _unlike(family: FamilyRecord, used: FamilyRecord) -> str:

@@ -19,14 +19,14 @@ from jitlto.tuning.wisdom import Entry, Wisdom
 
 #: Suffix of a file of wisdom beside a database.
 SUFFIX = ".wisdom"
-_NAME = "wisdom"
+_NAME, _SCHEMA = "wisdom", 2  # 2: variants are free parameters and a block
 _PATIENCE = 10.0  # seconds to wait for another process that writes
 _log = logging.getLogger(__name__)
 
 
 def encode(wisdom: Wisdom) -> bytes:
     """Return the bytes of a file."""
-    return entries.encode(_NAME, b"\n".join(entry.encoded for entry in wisdom.entries))
+    return entries.encode(_NAME, b"\n".join(entry.encoded for entry in wisdom.entries), schema=_SCHEMA)
 
 
 def decode(data: bytes, where: str) -> Wisdom:
@@ -35,10 +35,10 @@ def decode(data: bytes, where: str) -> Wisdom:
     Raises:
         WisdomError: If they are not what :func:`encode` returns.
     """
-    payload = entries.decode(_NAME, data)
+    payload = entries.decode(_NAME, data, schema=_SCHEMA)
     try:
         if payload is None:
-            raise ValueError("its checksum does not match")
+            raise ValueError("its checksum or its version does not match")
         return Wisdom(map(decoder(Entry).decode, payload.splitlines()))
     except (ValueError, RecursionError) as error:
         what = f"is damaged, or no file of wisdom of this version of jitlto: {error}"

@@ -33,7 +33,8 @@ new_toolkit = pytest.mark.skipif(toolkit.nvrtc_version().major < 13, reason="the
 
 
 def family(interface: str, **settings: Mapping[str, object]) -> Family:
-    return replace(Family(KERNEL, DEVICE, {"f.cuh": f"#pragma once\n{interface}"}), **settings)
+    headers = {"f.cuh": f"#pragma once\n{interface}", "one": "#define N 1\n", "cuda_two.cuh": "#define N 2\n"}
+    return replace(Family(KERNEL, DEVICE, headers), **settings)
 
 
 ARCHS = {
@@ -44,6 +45,12 @@ ARCHS = {
     "macro": STRUCTURE(f"#define N ({IS_NEW})\n", "float a[N];"),
     "body": STRUCTURE("inline __device__ void g() {\n#if __CUDA_ARCH__ >= 900\n#define N 2\n#else\n"
                       "#define N 1\n#endif\n}\n", "float a[N];"),
+    "through a macro": STRUCTURE("#define HD __device__ constexpr\n#define INLINE HD inline\n"
+                                 f"INLINE int n() {{ return {IS_NEW}; }}", "float a[n()];"),
+    "ends of a body": STRUCTURE("inline __device__ void g() {\n#if __CUDA_ARCH__ >= 900\n}\nenum { N = 2 };\n"
+                                "#else\n}\nenum { N = 1 };\n#endif\n", "float a[N];"),
+    "header": STRUCTURE("#if __CUDA_ARCH__ >= 900\n#include <cuda_two.cuh>\n#else\n#include <one>\n#endif\n",
+                        "float a[N];"),
 }  # fmt: skip
 
 
@@ -152,6 +159,15 @@ def _two(directory: Path, interface: str, user: str = "", used: str = "", **head
         (f"#ifdef __CUDACC_RTC_MINIMAL__\n{CHOICE}", 'options = ["--minimal"]', "", {}),
         (f'#if __has_include("extra.cuh")\n{CHOICE}', "", "", {"extra.cuh": "// mine\n"}),
         pytest.param(f"#ifdef __CUDACC_RTC__\n{CHOICE}", 'toolchain = "nvcc"', "", {}, marks=needs_nvcc),
+        pytest.param(f"#ifdef __x86_64__\n{CHOICE}", 'toolchain = "nvcc"', "", {}, marks=needs_nvcc),
+        pytest.param(f"#ifdef INT_MAX\n{CHOICE}", 'toolchain = "nvcc"', "", {}, marks=needs_nvcc),
+        pytest.param(
+            f"#if WIDE > 1\n{CHOICE}",
+            'toolchain = "nvcc"\noptions = ["-Xcompiler=-O2,-DWIDE=2"]',
+            'toolchain = "nvcc"\noptions = ["-Xcompiler=-O2,-DWIDE=1"]',
+            {},
+            marks=needs_nvcc,
+        ),
     ],
 )
 def test_families_that_use_each_other_are_compared(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from jitlto.base.errors import BuildError, FamilyError
 from jitlto.build.cache.cache import Cache
@@ -57,6 +58,13 @@ RIGHT = {
         'enum { one = 1 };\n#include "both.cuh"\n', 'enum { two = 2 };\n#include "both.cuh"\nenum { count = N };\n'),
     "a list": ("#define X(n) first_##n,\nenum { X(one) };\n#undef X\n",
                "#define X(n) second_##n,\nenum { X(one) };\n#undef X\n"),
+    "a header of both under the same mode": (
+        '#define M 3\n#include "mode.cuh"\n#undef M\n', '#define M 3\n#include "mode.cuh"\n#undef M\n'),
+    "a header of both before": (
+        '#include "both.cuh"\n#define T float\nT f(T x);\n#undef T\n', '#include "both.cuh"\nenum { count = N };\n'),
+    "a list of both": (
+        '#define X(n) first_##n,\nenum {\n#include "list.cuh"\n};\n#undef X\n',
+        '#define X(n) second_##n,\nenum {\n#include "list.cuh"\n};\n#undef X\n'),
     "a header of both": ('#include "both.cuh"\nenum { first = N };\n', '#include "both.cuh"\nenum { count = N };\n'),
     "a specialisation of its own": (
         "namespace a { template <class T> struct traits {}; template <> struct traits<int> {}; }\n",
@@ -71,6 +79,8 @@ RIGHT = {
 SHARED = {
     "both.cuh": f"{ONCE}#define N 5\ntemplate <class T> struct traits {{ using type = T; }};\n"
     "template <class T> constexpr int width = 2;\nusing single = float;\n",
+    "mode.cuh": f"{ONCE}constexpr int mode = M;\n",
+    "list.cuh": "X(one) X(two)\n",
     "more.cuh": "#define real int\n",
     "copy1.cuh": "#ifndef COPY\n#define COPY\nstruct Copy { float x; };\n#endif\n",
     "copy2.cuh": "#ifndef COPY\n#define COPY\nstruct Copy { float x; };\n#endif\n",
@@ -115,6 +125,20 @@ def test_a_macro_that_one_family_leaves_and_the_next_mentions_is_refused_at_both
     with raises(FamilyError, "family-use", name, f"first.cuh:{left}", f"second.cuh:{mention}", "user"):
         check_uses(families(first, second))
     check_uses(families(second, first))
+
+
+def test_nor_does_one_while_a_header_of_both_is_read_for_the_first_time() -> None:
+    first, second = (f'#define M {value}\n#include "mode.cuh"\n#undef M\n' for value in (3, 4))
+    with raises(FamilyError, "family-use", "first.cuh:2", "M", "mode.cuh:2", "user"):
+        check_uses(families(first, second))
+
+
+def test_an_include_of_an_interface_finds_no_header_of_a_user() -> None:
+    used = record("used", {"used.cuh": f"{ONCE}#include <cuda_fp16.h>\n"})
+    user = record("user", {"user.cuh": f"{ONCE}", "cuda_fp16.h": "#define N 1\n"}, used)
+    user = replace(user, headers=(*user.headers, ("cuda_fp16.h", "#define N 1\n")))
+    with raises(FamilyError, "family-use", "used.cuh", "cuda_fp16.h"):
+        check_uses({"used": used, "user": user})
 
 
 @pytest.mark.parametrize("case", RIGHT)

@@ -52,7 +52,16 @@ def test_a_damaged_file_is_refused_or_the_same(data: st.DataObject) -> None:
         assert read == SOME
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b'{"jitlto_wisdom":1,"sha256":"","entries":[]}', encode("wisdom", b"{}")])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b'{"jitlto_wisdom":1,"sha256":"","entries":[]}',
+        encode("wisdom", b"{}", schema=2),
+        encode("wisdom", SOME.entries[0].encoded),  # its variants had launches and link options
+    ],
+)
 def test_an_earlier_or_another_file_is_refused(data: bytes) -> None:
     with raises(WisdomError, "wisdom-damaged", where="here.wisdom"):
         wisdom_file.decode(data, "here.wisdom")
@@ -65,11 +74,11 @@ def test_an_earlier_or_another_file_is_refused(data: bytes) -> None:
      (b'"family":"mini"', b'"family":""')],
 )  # fmt: skip
 def test_a_forged_file_with_impossible_values_is_refused(old: bytes, new: bytes) -> None:
-    payload = decode("wisdom", wisdom_file.encode(SOME))
+    payload = decode("wisdom", wisdom_file.encode(SOME), schema=2)
     assert payload is not None
     assert old in payload
     with raises(WisdomError, "wisdom-damaged"):
-        wisdom_file.decode(encode("wisdom", payload.replace(old, new)), "file")
+        wisdom_file.decode(encode("wisdom", payload.replace(old, new), schema=2), "file")
 
 
 def test_files_on_the_disk(tmp_path: Path) -> None:
