@@ -101,7 +101,8 @@ def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
         text = path.read_text("utf-8-sig")
     except (OSError, ValueError) as why:  # also of a path with a NUL, or one that cannot be encoded
         reason = "not UTF-8 text" if isinstance(why, UnicodeDecodeError) else getattr(why, "strerror", why)
-        raise table.error(f"cannot be read: {reason}", case="unreadable") from None
+        hint = "save the file as UTF-8" if isinstance(why, UnicodeDecodeError) else "check the path"
+        raise table.error(f"cannot be read: {reason}", hint, case="unreadable") from None
     try:
         return TomlTable(path, error, tomllib.loads(text))
     except (ValueError, RecursionError) as why:  # also of a literal of thousands of digits, which int() rejects

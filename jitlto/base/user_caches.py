@@ -87,8 +87,8 @@ class UserCache:
             return cache.prune(self.bound if bound is None else bound)
         before = self.usage().entries
         if bound is not None and bound < 0:
-            for directory in self.directory.iterdir():
-                remove_directory(directory)  # nothing else: locks stay
+            for path in self.directory.glob(f"[!.]*/*{SUFFIX}"):
+                remove_directory(path.parent)  # nothing else: what is being built for the first time has its lock there
         return sum(before.values()) - sum(self.usage().entries.values())
 
 

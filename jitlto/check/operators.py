@@ -76,6 +76,8 @@ def _import(name: str) -> Any:
         raise  # a declaration that contradicts itself, or PyTorch that is not installed
     except Exception as error:  # what a module does on import is its own affair
         hint = "give the name that Python imports, and install the package and what it imports: pip install -e ."
+        if not isinstance(error, ImportError):
+            hint = f"correct the module; this shows where it fails: python -c 'import {name}'"
         what = f"cannot be imported: {type(error).__name__}: {error}"
         raise OperatorError(what, code="operator-import", where=name, hint=hint) from error
 

@@ -24,7 +24,7 @@ from jitlto.stores.trust import signatures
 #: Namespace of signatures, so that a signature made for a different purpose is not accepted.
 NAMESPACE = "jitlto"
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
-_MAKE = "create one with `sha256sum DB... > FILE`"
+_MAKE = "create one in the directory of the files: sha256sum DB... > FILE"
 _LARGEST = 16 << 20  # bytes: of manifests and of signatures
 
 

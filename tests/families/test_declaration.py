@@ -245,11 +245,11 @@ def test_a_family_without_a_kernel_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
-        with raises(FamilyError, "family-unreadable") as caught:
+        with raises(FamilyError, "family-unreadable", hint="check the path") as caught:
             declaration.load_family(path)
         assert caught.value.where == str(path)
         assert "Errno" not in str(caught.value)
         assert str(caught.value).count(str(path)) == 1
     (tmp_path / "latin.toml").write_bytes(b"# caf\xe9\n")
-    with raises(FamilyError, "family-unreadable", "UTF-8"):
+    with raises(FamilyError, "family-unreadable", hint="save the file as UTF-8"):
         declaration.load_family(tmp_path / "latin.toml")

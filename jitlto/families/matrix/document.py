@@ -63,7 +63,7 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
         text = data.decode("utf-8-sig")
     except OSError as why:
         what = f"cannot read the matrix: {why.strerror}"
-        raise MatrixError(what, code="matrix-unreadable", where=str(path)) from why
+        raise MatrixError(what, code="matrix-unreadable", where=str(path), hint="name a JSON file") from why
     except UnicodeDecodeError as why:
         where, hint = f"{path}:{data.count(10, 0, why.start) + 1}", "save the file as UTF-8"
         raise MatrixError(f"invalid UTF-8: {why.reason}", code="matrix-not-json", where=where, hint=hint) from why

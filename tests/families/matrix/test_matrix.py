@@ -281,7 +281,7 @@ def test_a_broken_rule_is_reported_with_file_and_pointer(tmp_path: Path, text: s
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent.json"):
-        with raises(MatrixError, "matrix-unreadable", where=str(path)):
+        with raises(MatrixError, "matrix-unreadable", where=str(path), hint="JSON"):
             matrix.load_matrix(path)
 
 
