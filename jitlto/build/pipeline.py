@@ -92,17 +92,14 @@ def build(
     Raises:
         JitltoError: The first failure; a BuildError for several.
     """
-    begin = time.perf_counter()
-    output = Path(output)
+    begin, output = time.perf_counter(), Path(output)
     for value, expected in ((executor, Executor), (cache, Cache), (shard, Shard)):
         check_type(value, (expected, NoneType), f"expected a {expected.__name__}")
     if not output.parent.is_dir():
         what = f"the directory {output.parent} does not exist"
         raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
     observer.phase("render")
-    sources = families
-    if not isinstance(sources, RenderedFamilies):
-        sources = RenderedFamilies(sources)
+    sources = families if isinstance(families, RenderedFamilies) else RenderedFamilies(families)
     writer.check_writable(output)
     fragments: list[Fragment] = []
     blobs: dict[str, bytes] = {}
@@ -184,7 +181,8 @@ def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], 
 def _explain_all(scheduler: Scheduler, compiler: InterfaceCompiler) -> JitltoError:
     """Return the failure, or an error that groups several by what their compilers say first."""
     ordered = sorted(scheduler.failures, key=lambda failure: failure[0].key)
-    failures = [(request, _explain(request, error, compiler)) for request, error in ordered]
+    told = ordered if scheduler.keep_going else scheduler.failures[:1]
+    failures = [(request, _explain(request, error, compiler)) for request, error in told]
     if len(failures) == 1:
         return failures[0][1]
     causes = group_findings([compile_failure(e, str(r.key), r.rendered.combination) for r, e in failures])

@@ -342,6 +342,8 @@ def test_with_keep_going_all_failures_are_listed_by_cause_and_the_rest_is_kept(t
     }
     family = declaration.load_family(write_family(tmp_path, files))
     said = ("5 of 8 fragments", "a: t=one", "b: t=int", '"y" is undefined', "b[t=int].cu(1): error")
+    with raises(CompileError, "compile", "does not compile"):
+        build([family], tmp_path / "a.fragdb", jobs=1)
     with raises(BuildError, "build-failed-fragments", *said):
         build([family], tmp_path / "a.fragdb", jobs=1, cache=cache, keep_going=True)
     assert not (tmp_path / "a.fragdb").exists()
