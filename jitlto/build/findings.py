@@ -13,11 +13,11 @@ from enum import StrEnum
 
 from jitlto.base.errors import JitltoError, LoggedError
 from jitlto.base.mangling import base_name
+from jitlto.compile.diagnostics import first_error
 from jitlto.record.check_result import Cause, Place
 
 _MOST_IN_FULL, _MOST_PLACES = 10, 3
 
-_COMPILERS = re.compile(r"\b(?:error|fatal)(?: #[\w-]+)?: (.*)")
 _WORD = re.compile(r"[^\W\d_]+")
 _MANGLED = re.compile(r"\b_Z\w+")
 # Files, the hash that is a program's name (see nvrtc.program_name), and values.
@@ -68,16 +68,18 @@ class Finding:
 
 def link_failure(error: JitltoError, subject: str, configuration: Mapping[str, str], arch: str | None) -> Finding:
     """Return the finding for a failed link."""
-    log = error.log if isinstance(error, LoggedError) else ""
-    return Finding(Kind.LINK, message_of(error), error.hint, subject, configuration, log, arch, error.code)
+    return Finding(Kind.LINK, message_of(error), error.hint, subject, configuration, _log_of(error), arch, error.code)
 
 
 def compile_failure(error: JitltoError, subject: str, configuration: Mapping[str, str]) -> Finding:
     """Return the finding for a fragment that failed: the first line of its error, and the compiler's first."""
-    log = error.log if isinstance(error, LoggedError) else ""
-    said = _COMPILERS.search(log)
-    message = ": ".join([message_of(error).partition("\n")[0], *([said[1]] if said else [])])
+    log = _log_of(error)
+    message = ": ".join(filter(None, [message_of(error).partition("\n")[0], first_error(log)]))
     return Finding(Kind.COMPILE, message, error.hint, subject, configuration, log, code=error.code)
+
+
+def _log_of(error: JitltoError) -> str:
+    return error.log if isinstance(error, LoggedError) else ""
 
 
 def message_of(error: JitltoError) -> str:

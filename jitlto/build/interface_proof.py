@@ -18,6 +18,7 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_compiler import PROBE_NAME, InterfaceCompiler
 from jitlto.build.interfaces import path_of
 from jitlto.compile.compiler import CompiledSource
+from jitlto.compile.diagnostics import first_error
 from jitlto.record.headers import interfaces_first
 
 #: What no interface declares as a fragment requires it: family and symbol, sorted.
@@ -47,7 +48,6 @@ _NAMELESS = re.compile(r"\{(?:lambda|unnamed|default arg|parm)|\(anonymous|'lamb
 _FUNCTION_ARGUMENT = re.compile(r"&\(([\w:]+)\([^()]*\)\)")  # a template argument, which is spelled with its parameters
 _TYPE = re.compile(r"_ZN12jitlto_probe4typeILi(\d+)E")
 _ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
-_ANY_ERROR = re.compile(r"\berror(?: #[\w-]+)?: (?P<text>.*)")
 
 
 class InterfaceProof:
@@ -177,8 +177,7 @@ def find_broken(compiler: InterfaceCompiler, config: CompileConfig, interfaces: 
 
 def _alone_error(config: CompileConfig, interface: str, log: str) -> BuildError:
     texts = config.own_closure(interfaces_first([interface])).headers
-    first, message = _ERROR.search(log), _ANY_ERROR.search(log)
-    said = message["text"] if message else log
+    first, said = _ERROR.search(log), first_error(log) or log
     what, code = f"interface {interface} does not compile alone: ", "build-interface-alone"
     if _PACK in said:
         opened = ((name, text, each) for name, text in texts.items() for each in _PACKS.finditer(text))

@@ -180,11 +180,10 @@ def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], 
 
 def _explain_all(scheduler: Scheduler, compiler: InterfaceCompiler) -> JitltoError:
     """Return the failure, or an error that groups several by what their compilers say first."""
+    if len(scheduler.failures) == 1 or not scheduler.keep_going:
+        return _explain(*scheduler.failures[0], compiler)
     ordered = sorted(scheduler.failures, key=lambda failure: failure[0].key)
-    told = ordered if scheduler.keep_going else scheduler.failures[:1]
-    failures = [(request, _explain(request, error, compiler)) for request, error in told]
-    if len(failures) == 1:
-        return failures[0][1]
+    failures = [(request, _explain(request, error, compiler)) for request, error in ordered]
     causes = group_findings([compile_failure(e, str(r.key), r.rendered.combination) for r, e in failures])
     total = len(failures) + len(scheduler.sources)
     what = f"{len(failures)} of {total} fragments failed, {pluralize(len(causes), 'cause')}"

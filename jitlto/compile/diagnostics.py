@@ -14,8 +14,15 @@ _C_HEADERS = frozenset((
     "stdio.h", "stdlib.h", "string.h", "threads.h", "time.h", "uchar.h", "unistd.h", "wchar.h",
 ))  # fmt: skip
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
+_ERROR = re.compile(r"\b(?:error|fatal)(?: #[\w-]+)?: (.*)")
 _PROGRAM_NAME = re.compile(r"\b[0-9a-f]{20}\.cu\b")  # nvrtc.program_name
 _CONTEXT_LINES = 3
+
+
+def first_error(log: str) -> str | None:
+    """Return the text of the first error in a compiler's log, without its place; None if there is none."""
+    match = _ERROR.search(log)
+    return match[1] if match else None
 
 
 def find_missing_header(log: str) -> str | None:

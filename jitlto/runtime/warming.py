@@ -285,11 +285,9 @@ def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str
     entry = family.entrypoints[0] if len(family.entrypoints) == 1 else request.entry
 
     def leads_to_it(configuration: Mapping[str, str]) -> bool:
+        shorter = structs.replace(request, configuration=configuration)
         with contextlib.suppress(JitltoError):
-            return (
-                family.plan_request(structs.replace(request, configuration=configuration), plan.target).digest
-                == plan.digest
-            )
+            return family.plan_request(shorter, plan.target).digest == plan.digest
         return False
 
     named, few = [request.configuration], request.configuration
