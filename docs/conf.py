@@ -3,8 +3,6 @@
 The pages are Markdown that also displays on GitHub; those in ``reference/`` are generated from the code.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from itertools import groupby

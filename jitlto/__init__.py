@@ -3,8 +3,6 @@
 Importing this package loads no CUDA library, no NumPy and no file. Names are resolved when they are first used.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from jitlto.base.version import __version__

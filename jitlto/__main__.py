@@ -3,8 +3,6 @@
 Imports next to nothing, since a signal before :func:`main` ends the process in Python's way.
 """
 
-from __future__ import annotations
-
 import os
 
 

@@ -1,7 +1,5 @@
 """What all tests share: a small family, the shipped families built once, and the rule for tests that need a GPU."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

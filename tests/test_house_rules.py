@@ -1,7 +1,5 @@
 """Rules on the shape of the source tree: sizes of modules and functions, purposes of folders, what lies where."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 

@@ -1,7 +1,5 @@
 """What importing costs, and what it must not touch: checked in fresh processes."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Imports go downward: the contracts of ``[tool.importlinter]`` hold."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.process import ROOT, python

@@ -1,7 +1,5 @@
 """Arguments of a wrong type, and absurd ones, are a TypeError or one of jitlto's errors in every public function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

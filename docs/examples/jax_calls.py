@@ -12,8 +12,6 @@ database. In a checkout, after ``jitlto build search fft -o kernels.fragdb``::
     indices, distances = jax.jit(quantise)(parameters, jax.random.uniform(jax.random.key(2), (100, 1024)))
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, TypeAlias
 

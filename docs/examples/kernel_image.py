@@ -5,8 +5,6 @@ credentials that ``docker login`` stored. The same files give the same digest, w
 by it gets these bytes or none.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Kernels of the families ``search`` and ``fft``, declared as operators: for ``pytorch.py`` and ``jax_calls.py``."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

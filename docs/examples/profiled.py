@@ -5,8 +5,6 @@
 With ``--too-small`` the array of distances lacks its second half, for compute-sanitizer to find where it is exceeded.
 """
 
-from __future__ import annotations
-
 import argparse
 
 import cupy as cp

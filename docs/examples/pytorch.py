@@ -12,8 +12,6 @@ after ``jitlto build search fft -o kernels.fragdb``::
     indices, distances = model(torch.rand(100, 1024, device="cuda"))
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

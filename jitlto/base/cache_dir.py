@@ -5,8 +5,6 @@ so that a reader sees all of it or nothing. What does not check is a miss, and i
 its bound, the least recently used entries are removed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

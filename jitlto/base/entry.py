@@ -19,8 +19,6 @@ as given the payload
 What does not match, such as an entry of an earlier form or of another schema, is a miss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 _MAGIC = b"jitlto entry 2\n"

@@ -5,8 +5,6 @@ can format them and a program can read them. Each class has a stable ``code``; a
 begins with the class's, such as ``matrix-empty`` for a :class:`MatrixError`. ``docs/errors.md`` lists them.
 """
 
-from __future__ import annotations
-
 import copyreg
 
 

@@ -1,7 +1,5 @@
 """Files: identity, safe reading, atomic replacement; recognises a database without SQLite."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

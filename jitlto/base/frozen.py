@@ -5,8 +5,6 @@ launch. So the classes on the way of a kernel found in the user's cache derive f
 plain frozen dataclasses. Type checkers see a frozen dataclass.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeVar, dataclass_transform
 
 _Self = TypeVar("_Self")

@@ -1,7 +1,5 @@
 """C++ types of kernel parameters: their one spelling, and which of them are built in."""
 
-from __future__ import annotations
-
 import re
 from functools import cache, lru_cache
 

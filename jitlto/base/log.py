@@ -1,7 +1,5 @@
 """Messages to the log. Importing logging takes 2 ms, and most processes have nothing to say."""
 
-from __future__ import annotations
-
 
 def log(logger: str, level: str, message: str, *values: object) -> None:
     """Log a message by a method of a logger: ``debug``, ``info``, ``warning``, ``exception``."""

@@ -1,7 +1,5 @@
 """Names of functions and variables, demangled (Itanium C++ ABI, used by NVRTC and nvcc)."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import NamedTuple

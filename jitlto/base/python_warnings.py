@@ -1,7 +1,5 @@
 """Warnings of Python, issued at the line of the code that called jitlto."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 

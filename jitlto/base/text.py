@@ -1,7 +1,5 @@
 """Wording shared by messages of both wings and the command line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

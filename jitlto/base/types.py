@@ -3,8 +3,6 @@
 Sizes are those of CUDA device code on a 64-bit system (CUDA C++ Programming Guide, «Built-in types»).
 """
 
-from __future__ import annotations
-
 import re
 
 from jitlto.base.frozen import Frozen

@@ -4,8 +4,6 @@ After a fork during such a call of another thread, a library would wait for that
 interpreter, it would run on in a library that is gone. So both wait until no other thread is inside.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import sys

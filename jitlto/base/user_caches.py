@@ -1,7 +1,5 @@
 """What jitlto keeps for a user: linked kernels, builds, and databases; where it is, its limits, usage and problems."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

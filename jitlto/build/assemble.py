@@ -1,7 +1,5 @@
 """Create a fragment from a compiled source: find its kernel and signature, and check the symbols that it provides."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A bug in a template is reported once, and not for every combination: what varies
 messages are compared.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

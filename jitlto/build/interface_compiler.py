@@ -1,7 +1,5 @@
 """What compilers are asked of interfaces, beside the sources: texts are compiled to PTX once, and answers are kept."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future

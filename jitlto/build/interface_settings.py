@@ -4,8 +4,6 @@ No text is preprocessed: where sides differ, a word that may mean something else
 functions, which change no declaration, there may be any.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ Every source of a family is compiled behind all its interfaces (:func:`jitlto.re
 front end finds what contradicts them. Here is what it does not find.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence

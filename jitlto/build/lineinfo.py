@@ -1,7 +1,5 @@
 """The twin of a database with line information, for profilers: see :mod:`jitlto.database.twin`."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil

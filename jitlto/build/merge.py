@@ -1,7 +1,5 @@
 """Merging: join the parts of a sharded build, or complete databases of different families, into one database."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass

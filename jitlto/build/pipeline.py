@@ -1,7 +1,5 @@
 """The whole build: load, render, compile, assemble, validate, write."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

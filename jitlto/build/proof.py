@@ -4,8 +4,6 @@ Builds and merges prove what they write, checks what they read. All kernels are 
 itself, so the proof holds for what callers get.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Families that are built together: their rendered sources, and how each source is compiled."""
 
-from __future__ import annotations
-
 import functools
 import os.path
 import re

@@ -1,7 +1,5 @@
 """What families that use each other must agree in, so that a shared interface means one thing in all of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

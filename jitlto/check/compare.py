@@ -1,7 +1,5 @@
 """Comparison of the inline functions of fragments that meet in a kernel, on what is compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations

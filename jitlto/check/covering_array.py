@@ -5,8 +5,6 @@ faults that the full set would (D. R. Kuhn, R. N. Kacker, Y. Lei, «Practical Co
 2010).
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Mapping, Sequence
 from itertools import combinations

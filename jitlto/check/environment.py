@@ -1,7 +1,5 @@
 """The diagnosis that ``jitlto doctor`` prints: what is installed, what is missing, and how to get it."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import suppress

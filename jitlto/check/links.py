@@ -1,7 +1,5 @@
 """What a check links and compares: all that no earlier check has proved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The check of a package's operators: every dtype and every flag chooses a kernel that takes the call and links."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The command line: one module a command group, each imported only when its command runs."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import gc

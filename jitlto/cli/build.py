@@ -1,7 +1,5 @@
 """``jitlto render``, ``build`` and ``merge``: make sources, and a database, from declarations of families."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

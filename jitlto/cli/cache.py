@@ -1,7 +1,5 @@
 """``jitlto cache``: show, prune and clear what jitlto keeps in the user's cache directory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``jitlto ls`` and ``show``: what a database holds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``jitlto demo``: build, plan, link and, with a GPU, run the shipped family ``search``."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``jitlto doctor``: show installed components, their compatibility, and how to install missing ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import zip_longest
 

@@ -1,7 +1,5 @@
 """How a command ends: an error is one message, a signal leaves nothing behind, and the exit status tells which."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """``jitlto expand``: the combinations of a matrix."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

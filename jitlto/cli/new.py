@@ -1,7 +1,5 @@
 """``jitlto new`` and ``import``: write a package with a kernel family, and declarations of foreign kernels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """``jitlto report``: a page about a database."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

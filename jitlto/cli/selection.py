@@ -1,7 +1,5 @@
 """Families and databases as arguments: by path, or by ``[PACKAGE:]FAMILY``."""
 
-from __future__ import annotations
-
 import os.path
 import re
 from pathlib import Path

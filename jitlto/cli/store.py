@@ -1,7 +1,5 @@
 """``jitlto push``, ``pull`` and ``store``: files by their content, and the upkeep of a shared store."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from pathlib import Path

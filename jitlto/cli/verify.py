@@ -1,7 +1,5 @@
 """``jitlto verify``: whether databases and packs are what was made."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

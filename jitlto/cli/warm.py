@@ -1,7 +1,5 @@
 """``jitlto warm``: link kernels ahead, into the user's cache or into a pack, with or without a GPU."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``jitlto wisdom``: what was measured to be the fastest, in files that can be merged and shipped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -4,8 +4,6 @@ Two LTO-IRs of a source are compared by what they are linked to for one target, 
 count. A source whose code is the same for the first and the last architecture is taken to make it for all between.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import replace

@@ -3,8 +3,6 @@
 A job holds its source and headers, and a result its images, so that both can be sent between processes and machines.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

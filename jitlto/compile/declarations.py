@@ -3,8 +3,6 @@
 Types that are declared and never defined, templates that are specialised, macros that are defined.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Error messages of NVRTC and nvcc, with hints and the source lines they refer to (nvJitLink's: ``nvjitlink``)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

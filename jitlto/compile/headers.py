@@ -6,8 +6,6 @@ include, so where nvcc's preprocessor would find another header by that text, as
 a name that only that header has. What the scan of a text cannot follow is refused.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

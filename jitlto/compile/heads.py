@@ -1,7 +1,5 @@
 """What a text of C++ declares outside of functions, read from its tokens: no parser, and bodies are passed over."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

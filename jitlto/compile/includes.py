@@ -4,8 +4,6 @@ A name stands in an ``#include``, or in a call of ``__has_include`` or another m
 may name a header, the scan says that it cannot follow.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

@@ -5,8 +5,6 @@ the source's full path (from which names of internal symbols are made) and the t
 beside the source).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The NVRTC toolchain: :mod:`jitlto.compile.nvrtc_program` with snapshots."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Both sides of an interface for messages: how it declares a name, and how a source does, with the places."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from itertools import takewhile

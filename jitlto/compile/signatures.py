@@ -4,8 +4,6 @@ A compiler tells the sizes of parameters, and their types unless the kernel is `
 nowhere. Where a macro stands among them, or may have defined the kernel, none is known.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache

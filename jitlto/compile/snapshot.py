@@ -8,8 +8,6 @@ runs to its end. The result is that of a plain compile, and nothing is written t
 and 13; elsewhere everything is compiled plainly, which only takes longer.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import hashlib

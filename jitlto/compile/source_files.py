@@ -1,7 +1,5 @@
 """The files below a family's directories: whatever may be one of its sources."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator

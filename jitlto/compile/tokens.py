@@ -1,7 +1,5 @@
 """The tokens of C++ in a text: a reading without a preprocessor, which knows nothing of macros."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

@@ -4,8 +4,6 @@ Labels and call prototypes are numbered by appearance, and names that are intern
 another input of the link has the same ones; both depend on what else the module holds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection

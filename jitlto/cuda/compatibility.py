@@ -5,8 +5,6 @@ a major release, with an nvJitLink at least as new as the compiler; across major
 reference, and the PTX ISA's release history (which PTX version came with which toolkit).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct

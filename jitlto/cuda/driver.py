@@ -1,7 +1,5 @@
 """The installed driver: its CUDA version, and why it rejects a kernel."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from jitlto.base.errors import JitltoError

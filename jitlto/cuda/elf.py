@@ -4,8 +4,6 @@ Source: System V ABI, chapters «Object Files» and «Symbol Table». NVIDIA's o
 architecture is in the header's flags: LLVM's BinaryFormat/ELF.h, ``EF_CUDA_SM``.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ loaded already.
 Two threads cannot import ``cuda.core`` at once: one finds it half imported.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -5,8 +5,6 @@ what follows it: the rest of the table, whose relocations move with it, and the 
 last in it, since a driver takes its size from them.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable

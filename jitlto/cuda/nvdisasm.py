@@ -1,7 +1,5 @@
 """Disassembly of machine code with nvdisasm."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fatbins, the containers that say which architectures their images are for: made, with compression, and listed."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """Linking with nvJitLink: inputs and flags in, a cubin or PTX out, its messages mapped to errors. No GPU needed."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterable, Sequence

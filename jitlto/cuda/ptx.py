@@ -3,8 +3,6 @@
 It reads the directives that NVRTC, nvcc and nvJitLink emit (PTX ISA manual, chapter «Directives»).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, field

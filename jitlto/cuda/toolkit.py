@@ -4,8 +4,6 @@ Packages are searched by :mod:`jitlto.cuda.libraries`; ``cuda.pathfinder`` knows
 too. Nothing here needs a driver.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import re

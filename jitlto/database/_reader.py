@@ -5,8 +5,6 @@ is run, and neither time nor memory exceeds what a file of its size can need. So
 Arts».
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

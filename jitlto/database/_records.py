@@ -5,8 +5,6 @@ rest of jitlto relies on are checked, and no option may name a file.
 ``docs/database.md`` describes the records of a database.
 """
 
-from __future__ import annotations
-
 import posixpath
 from functools import lru_cache
 from typing import TypeVar

@@ -15,8 +15,6 @@ A look-up goes from one checked row to the next. A row that is not found is sear
 whose number the root has, so that damage never makes a row seem absent.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """The index of a family: its fragments by entrypoint and by symbol, read when they are looked up."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Writing a fragment database, whole or not at all; the format is that of ``jitlto.database``."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Sources without comments and blanks, which make no difference to a compiler."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 

@@ -1,7 +1,5 @@
 """Rendering: one template and one combination give one ``.cu`` source."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

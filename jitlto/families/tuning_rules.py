@@ -1,7 +1,5 @@
 """The table ``tune`` of an entrypoint in ``family.toml``: free parameters, blocks and kinds of problems."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import msgspec

@@ -3,8 +3,6 @@
 What the templates look up while they are rendered is what they use.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping

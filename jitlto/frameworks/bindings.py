@@ -1,7 +1,5 @@
 """The two frameworks that operators are made for; each is imported when the first operator is made for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

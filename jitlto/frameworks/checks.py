@@ -1,7 +1,5 @@
 """Checks of a declaration, when it is made; names that a call lacks are found where the call is bound."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from keyword import iskeyword

@@ -4,8 +4,6 @@ Shapes are known when a call is lowered, so that everything which follows from t
 execution runs no Python. It is described by words that ``jitlto/launch/_xla.c`` reads.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import threading

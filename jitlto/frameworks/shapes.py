@@ -1,7 +1,5 @@
 """Shapes and dtypes in declarations: texts with names that are bound to an argument's own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias
 

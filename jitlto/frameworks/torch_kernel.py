@@ -1,7 +1,5 @@
 """What an operator of PyTorch does with tensors that have memory: it launches the kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple

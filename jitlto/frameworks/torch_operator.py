@@ -3,8 +3,6 @@
 They are registered with ``Library.define`` and ``impl``, which costs a call less than ``torch.library.custom_op`` does.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The errors of arguments that do not fit their parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from jitlto.base.errors import ArgumentError

@@ -4,8 +4,6 @@ A converter is created once per parameter. It returns the bytes that the kernel 
 has, or raises :class:`~jitlto.base.errors.ArgumentError`.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import struct

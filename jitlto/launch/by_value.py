@@ -4,8 +4,6 @@ A structure is a value of ctypes, a structured scalar of NumPy, or bytes, with t
 nothing else is known of it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import enum
 import operator

@@ -3,8 +3,6 @@
 Whatever the core does not know, and every error, it leaves to the method in Python that it stands before.
 """
 
-from __future__ import annotations
-
 import operator
 import os
 import sys

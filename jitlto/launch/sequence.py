@@ -1,7 +1,5 @@
 """Sequences: several launches issued by one call, as a CUDA graph where possible, with arguments replaced by name."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

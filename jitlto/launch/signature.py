@@ -4,8 +4,6 @@ The core reads arrays by CuPy's attributes or by PyTorch's stable C interface, a
 :mod:`jitlto.launch.arguments`.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from types import ModuleType
 from typing import Any

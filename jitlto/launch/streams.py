@@ -1,7 +1,5 @@
 """The handles of streams, whatever library they are of."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jitlto.base.errors import LaunchError

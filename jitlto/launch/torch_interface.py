@@ -5,8 +5,6 @@ PyTorch does not give for a Python object. It is where the object has the pointe
 the header, before PyTorch 2.10 with a flag between them.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from typing import Any

@@ -3,8 +3,6 @@
 SASS, archives and fatbins without LTO-IR cannot be inspected.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -10,8 +10,6 @@ earlier releases and in libNVVM 64. So the same one, which defines nothing that 
 The last one takes the addresses of functions and declares them without their types.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A plan becomes a linked kernel, by nvJitLink."""
 
-from __future__ import annotations
-
 import time
 
 from jitlto.base.cache_dir import CacheDir

@@ -5,8 +5,6 @@ the index: a record for each other entry, with its key, offset and size (little-
 make equal files.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

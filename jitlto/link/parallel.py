@@ -1,7 +1,5 @@
 """Linking many kernels at once, on threads: nvJitLink scales across them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed

@@ -1,7 +1,5 @@
 """A computation that several threads request at the same time, done by one of them."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Hashable, Iterator

@@ -1,7 +1,5 @@
 """The files that building families may read: for an sdist, and for a new package with them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

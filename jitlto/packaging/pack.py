@@ -1,7 +1,5 @@
 """Packs in wheels: the kernels that ``pack`` in ``[tool.jitlto]`` names, linked into a file beside the database."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from jitlto.base.errors import JitltoError, ProjectError

@@ -1,7 +1,5 @@
 """Packages that carry families: from ``pyproject.toml`` to the database in their wheel, compiled or taken from CI."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``[tool.jitlto]`` in a ``pyproject.toml``: the families of a wheel, their database, and how they are compiled."""
 
-from __future__ import annotations
-
 import json
 import os.path
 import re

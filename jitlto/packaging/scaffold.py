@@ -4,8 +4,6 @@ The directory ``new_package/`` holds a Jinja template of each file, with the con
 renders to nothing is left out. For a family that exists already, its own files take the place of the sample's.
 """
 
-from __future__ import annotations
-
 import json
 import keyword
 import os.path

@@ -1,7 +1,5 @@
 """Configurations: the parameter values that choose a kernel, spelled as the family spells them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError

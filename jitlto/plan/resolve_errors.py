@@ -1,7 +1,5 @@
 """The errors of planning: what a configuration leaves open, and values that no fragment has together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from jitlto.base.errors import AmbiguousConfigurationError, UnknownValueError

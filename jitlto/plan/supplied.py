@@ -1,7 +1,5 @@
 """What callers supply to a plan: its symbols, and the errors about symbols that no fragment and no input provides."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
 

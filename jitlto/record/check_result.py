@@ -1,7 +1,5 @@
 """The result of a check, as ``jitlto check --json`` prints it."""
 
-from __future__ import annotations
-
 import msgspec
 
 

@@ -1,7 +1,5 @@
 """A source with all headers that it can reach, by name and content."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence

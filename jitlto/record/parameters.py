@@ -1,7 +1,5 @@
 """The parameters of fragment keys: whether they agree with a configuration, and the values that occur."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from jitlto.record.fragment import Fragment, FragmentKey

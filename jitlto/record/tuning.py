@@ -4,8 +4,6 @@ A *problem* is a configuration without the free parameters, and sizes by name. A
 parameters and block. Sizes fall into *buckets*, for each of which one variant is the best.
 """
 
-from __future__ import annotations
-
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence

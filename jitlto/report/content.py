@@ -1,7 +1,5 @@
 """The content of a report: plain values gathered from a database, without reading any image."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A drawing of the calls between groups: callers to the left of what they call, and straight lines."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

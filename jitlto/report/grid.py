@@ -5,8 +5,6 @@ types. A combination that is missing although every two of its values occur toge
 checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

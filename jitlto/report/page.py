@@ -4,8 +4,6 @@ Text from a database is untrusted. Jinja escapes it, the style contains none of 
 Content-Security-Policy allows only its own style, by hash.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from importlib import resources

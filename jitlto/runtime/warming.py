@@ -1,7 +1,5 @@
 """Linking ahead of time: recorded kernels, or all of a family, into the user's cache and shared stores, or a pack."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Addresses of shared stores, as ``JITLTO_STORE`` names one, and of files in them, which end with a SHA-256."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ An artifact is stored as it is, under the SHA-256 of its bytes. Its address ends
 trusted: a file from anywhere that has it is the file that was pushed, so artifacts need no signature.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ obstore hangs in a process that was forked after it has been used. So a backend 
 and a forked child can open none.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator

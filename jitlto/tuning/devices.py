@@ -1,7 +1,5 @@
 """The kind of the current device, as wisdom knows it."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from jitlto.cuda import device, libraries

@@ -5,8 +5,6 @@ and neighbours weigh on all alike, and more often than in the round before. The 
 Nothing in here knows of a GPU: what times is a function.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Sequence

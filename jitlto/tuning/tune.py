@@ -1,7 +1,5 @@
 """Tuning: link the variants for a problem, check that their results agree, and time them; what is found is wisdom."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

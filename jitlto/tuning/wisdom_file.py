@@ -3,8 +3,6 @@
 A file that is damaged, truncated, foreign or of another version is refused. Equal wisdom makes equal bytes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """The store: what is read is what was written, whatever happens to the files; it never makes anything fail."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """What is computed once is so in several threads too, and no thread waits for another to do it."""
 
-from __future__ import annotations
-
 import re
 import threading
 

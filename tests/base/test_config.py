@@ -1,7 +1,5 @@
 """Settings: which variables count, their defaults, and that they are read once."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What once broke something, found by ``python -m tests.support.fuzz``: now a result or a JitltoError."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

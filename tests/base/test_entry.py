@@ -1,7 +1,5 @@
 """Stored entries: what is read is what was written under the same name, or nothing."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Errors: three parts, one text, and nothing lost on the way from a worker process."""
 
-from __future__ import annotations
-
 import pickle
 import re
 

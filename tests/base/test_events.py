@@ -1,7 +1,5 @@
 """Events: counts and events say what happened, and whoever listens harms nothing."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Files: which one stands under a name, which database it holds, what stands beside it, and how another replaces it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

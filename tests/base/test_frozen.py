@@ -1,7 +1,5 @@
 """Frozen values: immutable, compared by value, cheap to define."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

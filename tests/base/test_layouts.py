@@ -1,7 +1,5 @@
 """C++ types: which spellings are of one type, and which types are built in."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

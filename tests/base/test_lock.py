@@ -1,7 +1,5 @@
 """Locks save work, and nothing depends on them: where a file system has none, work goes on without."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

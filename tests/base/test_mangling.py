@@ -1,7 +1,5 @@
 """C++ names: demangling, parameter types and base names."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

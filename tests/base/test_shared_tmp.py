@@ -1,7 +1,5 @@
 """Caches in shared directories: files and links of other users are not used, followed or harmed."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Words of messages."""
 
-from __future__ import annotations
-
 from jitlto.base.text import abbreviate, describe_differences, suggest
 
 

@@ -1,7 +1,5 @@
 """Scalar types: one table for C++ names, NumPy's names and sizes."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A fork and the end of the interpreter wait for calls of native code, and for imports, in other threads."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The user's caches: looking at them creates nothing, and entries can be removed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Versions and architectures: their texts and their order."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -6,8 +6,6 @@ The size of each shipped family's database and the processor time of its build, 
 ``archs = "auto"``, and the machine instructions of two kernels that convert numbers.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial

@@ -6,8 +6,6 @@ pip resolves with the real metadata of PyPI and downloads nothing but that::
     python -m tests.benchmarks.beside_pytorch --pages        # writes the tables into the pages
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -7,8 +7,6 @@ measures every side once. Both sides make the same images: LTO-IR alone, then LT
 processor time of families with `toolchain = "nvcc"` with that of nvcc itself, on the same sources.
 """
 
-from __future__ import annotations
-
 import compileall
 import json
 import os

@@ -7,8 +7,6 @@ that is imported before. Damage: bytes are changed one after the other, half of 
 python -m tests.benchmarks.database_scale --sizes 32 1000 10000 100000 --runs 15 --damage 10000
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sqlite3

@@ -7,8 +7,6 @@ store it. Ends with exit status 1 if one does not.
 python -m tests.benchmarks.interface_pairs --output docs/benchmarks/interface_pairs.json
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections import Counter

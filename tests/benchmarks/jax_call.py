@@ -9,8 +9,6 @@ call costs, without what a program costs as a whole. JAX compiles with its defau
 foreign calls in command buffers in another: with ``--one`` those that are set.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -7,8 +7,6 @@ Needs a GPU. Launches are timed in bursts of 200, short enough that the launch q
 the timed part; every side is measured in every round, in turn; medians over rounds, in nanoseconds.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The peer of ``tests.benchmarks.launch`` in C++: the driver called alone."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -4,8 +4,6 @@ Every side launches a kernel that writes ``x + 3``, or the sum of seven arrays, 
 installed, or does not work on the machine, is named in ``Sides.missing`` with the reason.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os

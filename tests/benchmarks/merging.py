@@ -6,8 +6,6 @@ imports are not counted in its time, and its memory is the most that it needed.
 python -m tests.benchmarks.merging --parts 100 --fragments 1000
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """nvcc itself, a process for each source of a family: what builds are held against."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ are cores, and counts the calls of nvJitLink in them: those of the links, and th
 python -m tests.benchmarks.proofs --shares 16 --output docs/benchmarks/proofs.json
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -6,8 +6,6 @@ for a family that another process has found; and for one that none has. From ``j
 python -m tests.benchmarks.registry --output registry.json
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the scripts share: their command line, a place to work in, the machine that was measured, and their JSON."""
 
-from __future__ import annotations
-
 import argparse
 import compileall
 import json

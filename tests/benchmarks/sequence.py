@@ -6,8 +6,6 @@ Needs a GPU. Bursts are short enough that the launch queue never fills, synchron
 is measured in every round, in turn; medians over rounds, in nanoseconds for all launches of the sequence together.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable

@@ -7,8 +7,6 @@ one at a time: how much longer the first kernel takes than a bare request for th
 python -m tests.benchmarks.shared_stores --output docs/benchmarks/shared_stores_run.json
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -7,8 +7,6 @@ signed. Each build is the whole command in a fresh process. Builds of what has n
 take turns.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import statistics

@@ -7,8 +7,6 @@ background is counted as processor time; runs with the fault and without a store
 python -m tests.benchmarks.shared_stores_faults --runs 15
 """
 
-from __future__ import annotations
-
 from tests.benchmarks import script
 from tests.benchmarks.script import Options, Result
 from tests.benchmarks.timing import beyond, summary

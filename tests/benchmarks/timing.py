@@ -1,7 +1,5 @@
 """Times of sides that take turns, on the host and on the device, and what is said of them."""
 
-from __future__ import annotations
-
 import gc
 import resource
 import statistics

@@ -6,8 +6,6 @@ Needs a GPU and PyTorch; takes less than a minute. The operators of one kernel a
 each round, synchronised outside the timed part: host time of a call, medians over rounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

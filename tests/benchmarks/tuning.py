@@ -9,8 +9,6 @@ a tuning is given as a share of that of 100 launches of each variant. Then proce
 and two at least, choose by what was saved.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

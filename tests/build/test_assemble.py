@@ -1,7 +1,5 @@
 """Fragments from compiled sources: the checks of a group's role and of ``params``."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """After every edit of a family's sources, all ways of building it give the same bytes, or the same error."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

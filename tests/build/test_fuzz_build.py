@@ -1,7 +1,5 @@
 """The build side turns every family into fragments or one of jitlto's errors, in bounded time."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

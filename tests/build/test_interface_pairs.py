@@ -3,8 +3,6 @@
 ``python -m tests.benchmarks.interface_pairs`` judges 500 of them.
 """
 
-from __future__ import annotations
-
 from itertools import islice
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How C++ declares what fragments require: the compiler finds each form, and no other declaration of a name."""
 
-from __future__ import annotations
-
 import pytest
 
 from jitlto.base.errors import BuildError

@@ -1,7 +1,5 @@
 """Interfaces whose sides are compiled in other ways: they cannot depend on it; the linked PTX is the judge."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

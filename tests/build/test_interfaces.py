@@ -1,7 +1,5 @@
 """Interfaces: types that differ between two fragments are found by the build, and both declarations are named."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Twins with line information: the same fragments, and the sources that they were compiled from, each time the same."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Merging: the parts of a build become the very bytes of the build in one piece, or one clear error."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The whole build: a sound database with the same bytes everywhere, or one error and nothing else."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Collection, Mapping

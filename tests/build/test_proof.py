@@ -1,7 +1,5 @@
 """The proof of a database: each cause once, with the remedy; failures are told from notes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Shards: every fragment in exactly one, evenly, the same on every machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

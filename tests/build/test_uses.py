@@ -1,7 +1,5 @@
 """Families that use others: what the interfaces of one leave never changes what those of another mean."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

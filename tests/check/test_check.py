@@ -1,7 +1,5 @@
 """The check of a database as a library call: its result and its callbacks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from jitlto.base.errors import DatabaseError

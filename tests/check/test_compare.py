@@ -1,7 +1,5 @@
 """The comparison of inline functions: the ways in which two definitions can differ, and those in which they do not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Covering arrays contain every combination that occurs, in far fewer configurations."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import pytest

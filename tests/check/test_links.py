@@ -1,7 +1,5 @@
 """The links of a check: failures by cause, and what nvJitLink cannot read."""
 
-from __future__ import annotations
-
 import time
 
 from jitlto.base.errors import VersionError

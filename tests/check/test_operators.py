@@ -1,7 +1,5 @@
 """``jitlto check --operators``: calls of every dtype and flag of operators choose, fit and link kernels."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

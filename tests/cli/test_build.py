@@ -1,7 +1,5 @@
 """`jitlto build`: what the command itself does."""
 
-from __future__ import annotations
-
 import gc
 import json
 from pathlib import Path

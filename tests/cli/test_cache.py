@@ -1,7 +1,5 @@
 """``jitlto cache``: what it says is so, and what it removes is gone."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

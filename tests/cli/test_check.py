@@ -1,7 +1,5 @@
 """``jitlto check``: what it prints, its exit status, its JSON, and that it ends when it is told to."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command line: what each command prints, its exit status, and errors without a traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """``jitlto doctor`` diagnoses what other commands stumble over, and says it in any encoding."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How commands end that are asked to by a signal: in order, and with the status that says so."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

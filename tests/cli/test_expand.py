@@ -1,7 +1,5 @@
 """``jitlto expand``: what it prints, where, and how it exits."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

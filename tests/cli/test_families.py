@@ -1,7 +1,5 @@
 """Commands take families of installed packages by name, and list them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`jitlto import cmake`: a foreign library comes over by one command."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

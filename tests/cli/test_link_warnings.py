@@ -1,7 +1,5 @@
 """What nvJitLink and ptxas warn of is said by every command that links, each time, and resources on request."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Progress is shown where a person looks."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

@@ -1,7 +1,5 @@
 """No command overwrites what it reads, nor a database with something else, nor one of its files with another."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parameters that commands share mean the same in every command."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

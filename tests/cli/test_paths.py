@@ -1,7 +1,5 @@
 """What a command may not read or write is work that failed, and a path that no file can have is wrong usage."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """``jitlto store``: what it holds is shown, what is removed is said, what is damaged is found."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

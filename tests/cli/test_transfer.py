@@ -1,7 +1,5 @@
 """``jitlto push`` and ``pull``: what is pushed is checked, and comes back by its address."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

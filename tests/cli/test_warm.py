@@ -1,7 +1,5 @@
 """``jitlto warm``: what is linked ahead is found by the programs it is for, and nothing is linked twice."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

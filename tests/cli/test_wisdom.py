@@ -1,7 +1,5 @@
 """``jitlto wisdom``: files are shown and merged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from jitlto.tuning import wisdom_file

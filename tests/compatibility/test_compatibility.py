@@ -4,8 +4,6 @@
 need another driver are tested at the decision; those that ran on a GPU stand in docs/benchmarks/compatibility.json.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -4,8 +4,6 @@ The older libraries, of the same major, are real ones, which ``python -m tests.s
 see JITLTO_TEST_TOOLKITS.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

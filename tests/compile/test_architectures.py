@@ -1,7 +1,5 @@
 """A compile adds LTO-IR for the architectures for which the code of its source differs."""
 
-from __future__ import annotations
-
 import pytest
 
 from jitlto.base.errors import LinkError

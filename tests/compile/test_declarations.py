@@ -1,7 +1,5 @@
 """What is read of headers and sources where the front end proves nothing."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

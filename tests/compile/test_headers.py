@@ -1,7 +1,5 @@
 """Which header an include means: what nvcc's preprocessor reads there, or an error."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """nvcc: the same bytes everywhere, all headers read are reported, and errors have NVRTC's format."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

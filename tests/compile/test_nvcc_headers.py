@@ -1,7 +1,5 @@
 """What nvcc reads in a family's include directories is what `nvcc -I` reads there, and decides what is rebuilt."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

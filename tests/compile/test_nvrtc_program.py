@@ -1,7 +1,5 @@
 """Compiling with NVRTC: the same bytes everywhere, and errors that help."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Messages show both sides of an interface: what it declares and what a source has, with the places."""
 
-from __future__ import annotations
-
 import pytest
 
 from jitlto.base.errors import CompileError

@@ -1,7 +1,5 @@
 """Kernels as their sources define them: names where they can be told for sure, and none where not."""
 
-from __future__ import annotations
-
 import pytest
 
 from jitlto.compile.signatures import Parameters, find_parameters

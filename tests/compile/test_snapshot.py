@@ -1,7 +1,5 @@
 """Snapshots: includes are read once, the bytes are those of a plain compile, and headers are never stale."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

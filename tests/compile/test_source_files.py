@@ -1,7 +1,5 @@
 """Whatever may be a source is found, by every path that leads to it, and nothing goes on for ever."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Definitions are compared by what they say, wherever they stand in a module and whatever surrounds them."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,7 +1,5 @@
 """The rules of what links with what, and of what a driver loads."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

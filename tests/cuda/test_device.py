@@ -1,7 +1,5 @@
 """The current device: where there is none, one error says so."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.process import output_of

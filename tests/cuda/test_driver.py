@@ -1,7 +1,5 @@
 """The driver at hand: what its refusal of a kernel is told as."""
 
-from __future__ import annotations
-
 import pytest
 
 from jitlto.base.versions import Version

@@ -1,7 +1,5 @@
 """Reading the ELF files of nvJitLink: sections and what is not defined, on machine code that can still be linked."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

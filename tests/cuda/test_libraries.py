@@ -1,7 +1,5 @@
 """NVIDIA's Python packages are imported in one place, by one thread at a time, and used from where Python imports."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

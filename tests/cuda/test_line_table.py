@@ -1,7 +1,5 @@
 """Line tables: files get other names, and nothing else of a kernel changes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

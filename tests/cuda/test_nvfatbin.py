@@ -1,7 +1,5 @@
 """Fatbins: their images and architectures, also those within objects and archives."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

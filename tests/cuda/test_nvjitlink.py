@@ -1,7 +1,5 @@
 """nvJitLink: what goes in, what comes out, and which of jitlto's errors its refusals become."""
 
-from __future__ import annotations
-
 import sys
 from concurrent.futures import ThreadPoolExecutor
 

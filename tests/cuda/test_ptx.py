@@ -1,7 +1,5 @@
 """Parsing PTX from the installed compiler: symbols, layouts, and comparable bodies."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import cache

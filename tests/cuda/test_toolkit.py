@@ -1,7 +1,5 @@
 """The toolkit that the extras install has all that device code is usually written with."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

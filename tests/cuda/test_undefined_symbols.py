@@ -1,7 +1,5 @@
 """Reading cubins: what they refer to and do not define, on machine code that NVRTC makes for separate linking."""
 
-from __future__ import annotations
-
 import pytest
 
 from jitlto.base.versions import Architecture

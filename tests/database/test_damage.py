@@ -5,8 +5,6 @@ that names the file. Never anything else, and never another exception. ``JITLTO_
 damaged in all.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """The fragment database: what is read is what was written, or one clear error that names the file."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

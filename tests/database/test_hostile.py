@@ -1,7 +1,5 @@
 """What a database can do to a process that opens it: hand-made files, whose checksums are right."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import struct

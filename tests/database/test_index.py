@@ -1,7 +1,5 @@
 """The index of a stored family: what it reads row by row is what reading all fragments gives, in few reads."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from itertools import product

@@ -1,7 +1,5 @@
 """Manifests of twins: which file a name in a line table stands for, and what is no twin."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The architecture page is true: its layers, the places it names, and its drawings."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """What README and the compatibility page say of PyTorch is what was recorded, for the extras as declared."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -14,8 +14,6 @@ A page is run from top to bottom, in one empty directory and one Python namespac
 Blocks of other languages (``sh`` for installing, for example) are only shown.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import io

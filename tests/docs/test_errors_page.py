@@ -1,7 +1,5 @@
 """The error reference lists the codes that the package has, all of them and no others."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -1,7 +1,5 @@
 """The example of calls from JAX on a GPU: against NumPy in float64 and JAX's own functions."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

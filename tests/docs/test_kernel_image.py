@@ -1,7 +1,5 @@
 """The recipe for images: what is pushed to a registry and mounted on a node serves its kernels without a link."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

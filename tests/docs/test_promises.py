@@ -4,8 +4,6 @@ A page names a test as ``tests/FOLDER/test_FILE.py``, as ``tests/FOLDER/test_FIL
 alone where the same section names its file.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

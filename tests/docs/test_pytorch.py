@@ -1,7 +1,5 @@
 """The example of operators of PyTorch fits the shipped families, and its model is right; kernels are NumPy's here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

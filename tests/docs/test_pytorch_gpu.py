@@ -1,7 +1,5 @@
 """The example of operators of PyTorch on a GPU: against PyTorch's own functions and NumPy in float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """docs/security.md is true of the package's own code: what it does not use, it does not use."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

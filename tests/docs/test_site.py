@@ -1,7 +1,5 @@
 """The documentation as a site: built without a warning, with all of the reference, and asking for nothing outside."""
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import re

@@ -1,7 +1,5 @@
 """The workflow for CI that the documentation offers is one: valid, and its commands do what the guide says."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

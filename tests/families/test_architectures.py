@@ -1,7 +1,5 @@
 """Images for the architectures where code differs, and only for those; what they gain, without a GPU."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

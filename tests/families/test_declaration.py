@@ -1,7 +1,5 @@
 """``family.toml``: its declarations, the search for its files, and the error for each mistake."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The shipped families as they are declared: how many fragments their matrices and templates give, uncompiled."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

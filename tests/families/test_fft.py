@@ -1,7 +1,5 @@
 """The family ``fft``: every kernel plans, all pairs of values link, and a caller's callbacks take their place."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The family ``fft`` on a GPU, against NumPy in float64; what is allowed is derived in ``fft_reference``."""
 
-from __future__ import annotations
-
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """The family ``ivf_flat``: all of its kernels plan, and a covering set links into kernels without calls."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

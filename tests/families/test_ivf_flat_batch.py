@@ -1,7 +1,5 @@
 """The family ``ivf_flat_batch``: its kernels link without calls."""
 
-from __future__ import annotations
-
 import pytest
 
 from jitlto.runtime.family import KernelFamily

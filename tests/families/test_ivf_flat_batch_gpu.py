@@ -1,7 +1,5 @@
 """The family ``ivf_flat_batch`` on a GPU: many queries at once, against NumPy in float64 and against few queries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The family ``ivf_flat`` and its index on a GPU, against NumPy in float64."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Templates: the text of a matrix is no number, an undefined name no answer, and only text and numbers are printed."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Twins of the shipped families: the same machine code, each instruction of which has a file and a line."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

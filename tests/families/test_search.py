@@ -1,7 +1,5 @@
 """The family ``search``: all of its kernels plan, a covering set links for every target, and no call is left."""
 
-from __future__ import annotations
-
 import pytest
 
 from jitlto.cuda import nvjitlink

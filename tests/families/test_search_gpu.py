@@ -1,7 +1,5 @@
 """All 96 kernels of `search` on a GPU, against NumPy in float64."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Groups that several families share: declared and stored once, and found by the planner of each family."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

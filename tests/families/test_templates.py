@@ -1,7 +1,5 @@
 """Rendering: one source a combination, in order; and errors that name file, line, group and combination."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The family ``transform``: the caller's own function, supplied as CUDA C++ at run time."""
 
-from __future__ import annotations
-
 import re
 import struct
 

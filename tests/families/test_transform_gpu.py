@@ -1,7 +1,5 @@
 """The family `transform` on a GPU: a caller's own function, linked in both modes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The family ``transport``: all of its kernels plan, a covering set links for every target, and no call is left."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The family ``transport`` on a GPU: the same tallies however a kernel is linked, and the right ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The physics of the family ``transport`` without a GPU: its sources on the CPU, against NumPy and theory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

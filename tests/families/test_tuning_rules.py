@@ -1,7 +1,5 @@
 """The table ``tune`` of an entrypoint: from ``family.toml`` into the database, and each mistake in it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A key parameter that nothing uses is an error, and a parameter of a matrix that nothing uses is said."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A framework that is not installed is one error that says what to install."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A declaration that contradicts itself is refused when it is made, with what is wrong with it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

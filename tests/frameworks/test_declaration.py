@@ -1,7 +1,5 @@
 """A declaration says what follows from a call's shapes, dtypes and flags: results, configuration, launch, arguments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

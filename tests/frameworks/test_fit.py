@@ -1,7 +1,5 @@
 """A call is checked against the kernel that it chooses where it is traced: no device, and nothing linked."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any

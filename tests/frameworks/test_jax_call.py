@@ -1,7 +1,5 @@
 """Calls from JAX, without a GPU: XLA calls the handler on the CPU, and what stands for kernels computes with NumPy."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Calls from JAX on a GPU: against NumPy, under jit, vmap and grad, in command buffers, and with a kept program."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

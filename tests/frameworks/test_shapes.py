@@ -1,7 +1,5 @@
 """Shapes are texts of names and numbers, which are bound to an argument's own shape."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Operators of PyTorch, without a GPU: tensors are on the CPU, and what would launch a kernel computes with NumPy."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import shutil

@@ -1,7 +1,5 @@
 """Operators of PyTorch on a GPU: against NumPy in float64, compiled, exported, differentiated, captured, in streams."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any

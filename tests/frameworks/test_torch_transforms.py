@@ -1,7 +1,5 @@
 """``torch.compile``, ``torch.func``, forward mode, autocast: right, or an error that names the cause. Without a GPU."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """The kernels that several modules launch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

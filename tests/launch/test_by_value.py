@@ -1,7 +1,5 @@
 """Arguments that are no scalars of NumPy: enums, 128-bit integers, vector types, descriptors; the rest is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import enum

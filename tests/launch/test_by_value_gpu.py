@@ -1,7 +1,5 @@
 """What kernels read on a GPU of arguments by value: bit by bit what was passed, however it was passed."""
 
-from __future__ import annotations
-
 import ctypes
 import enum
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Structures by value: every form of a value gives the bytes of the structure in C, or an error."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Objects of the classes that the compiled core makes behave as those of the class above, and are freed as they are."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import sys

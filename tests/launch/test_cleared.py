@@ -3,8 +3,6 @@
 A cycle that is taken apart may call its own parts: an object of an extension type in it may do so when it is freed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The compiled core under a sanitizer and every interpreter at hand, against a model of it; no GPU is needed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

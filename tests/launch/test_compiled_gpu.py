@@ -1,7 +1,5 @@
 """The compiled core on a GPU: the libraries' own arrays and streams, without the Python way, with the right results."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whether launches use the compiled core: by what was built and the settings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """The look-up of launchers that were asked for before gives what the first gave, and forgets what it has to."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

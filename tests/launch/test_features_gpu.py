@@ -1,7 +1,5 @@
 """What a launcher can do besides launching: be bound, prepared, dispatched, captured, asked what it takes."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Launch configurations: checked, counted in blocks, and with shared memory granted, without a device."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

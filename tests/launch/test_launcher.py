@@ -1,7 +1,5 @@
 """Launchers where there is no device: an error that says so, again and again, and never a hang."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

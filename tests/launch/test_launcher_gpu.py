@@ -1,7 +1,5 @@
 """Launching on a GPU: arguments by signature, streams, launch attributes, the cache of launchers."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from pathlib import Path

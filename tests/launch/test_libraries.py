@@ -1,7 +1,5 @@
 """Arrays and streams of several libraries, mixed at will: every way of a launch passes what the converters return."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Arrays and streams of the real libraries on a GPU: read cheaply, mixed at will, and refused as the converters do."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

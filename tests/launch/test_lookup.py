@@ -1,7 +1,5 @@
 """The compiled core's look-ups: the same arguments, the same answer; nothing is kept or dropped that should not be."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref

@@ -1,7 +1,5 @@
 """Sequences launch what single launches would, in order, with the arguments of the call; or they say why not."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import struct

@@ -1,7 +1,5 @@
 """Sequences on a GPU: results against NumPy, graphs that are updated, captures, streams and arrays that go, threads."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import random

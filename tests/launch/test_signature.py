@@ -1,7 +1,5 @@
 """The compiled core passes what is usual to the driver itself, and leaves the rest to the Python way."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref

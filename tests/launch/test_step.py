@@ -1,7 +1,5 @@
 """Every way of a launch does the same: the first, those by generated code, and bound ones; with results and errors."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

@@ -1,7 +1,5 @@
 """Streams of any library become their handles; here with handles that no driver has made."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

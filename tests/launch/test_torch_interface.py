@@ -1,7 +1,5 @@
 """PyTorch's own functions for C are found where its objects have the layout that they need."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 from typing import Any

@@ -1,7 +1,5 @@
 """A caller's functions and those of fragments that have one name: the same, or an error when they are linked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

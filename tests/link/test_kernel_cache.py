@@ -1,7 +1,5 @@
 """The kernel cache: what is found is what was linked; it is linked once; no directory makes anything fail or hang."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time

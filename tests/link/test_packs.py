@@ -1,7 +1,5 @@
 """Packs: found beside their database and read first; never written to; what is damaged is left aside, once said."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

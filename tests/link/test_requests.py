@@ -1,7 +1,5 @@
 """The lookup cache: the next process finds its kernel without opening a database, and never another kernel."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

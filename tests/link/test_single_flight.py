@@ -1,7 +1,5 @@
 """Single flight: for each key one thread computes, the others wait for it alone."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Shared stores: what one machine has linked, the others find; a store that fails costs its patience."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """End to end: packages with kernels are created, built, and used with only their wheels installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

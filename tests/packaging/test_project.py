@@ -1,7 +1,5 @@
 """A package's database, compiled or taken from CI, and the sources in its sdist."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``[tool.jitlto]``: its keys, and errors with file, key and remedy."""
 
-from __future__ import annotations
-
 from pathlib import Path, PurePosixPath
 
 import pytest

@@ -1,7 +1,5 @@
 """``jitlto new``: valid names, files of a working package, and nothing overwritten."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """jitlto's own wheel holds the shipped families, and nothing superfluous."""
 
-from __future__ import annotations
-
 import configparser
 import sysconfig
 import zipfile

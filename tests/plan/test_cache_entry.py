@@ -1,7 +1,5 @@
 """Entries of the kernel cache: an entry decodes to what was encoded, for its own digest and for no other."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Configurations: a caller's words, spelled as the family's fragments spell them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The kernels of a family: all are found, each once, by the configuration that plans it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

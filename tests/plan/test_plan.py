@@ -1,7 +1,5 @@
 """Plans: what decides their digest, what is checked before a link, and what the link options do to the code."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable

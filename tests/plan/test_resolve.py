@@ -1,7 +1,5 @@
 """Planning by symbols, on fragments made by hand: nothing is compiled, read or linked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

@@ -1,7 +1,5 @@
 """Fragment keys: one text form, which can be parsed."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Virtual headers: everything that a source can reach, by content, and nothing else."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path

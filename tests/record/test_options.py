@@ -1,7 +1,5 @@
 """Link options: canonical flags, checked names and values, and a form to store."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Variants and buckets of sizes, as an author declares them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

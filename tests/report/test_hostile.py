@@ -1,7 +1,5 @@
 """A page about a forged database, whose checksums are right, is made in seconds or refused, and runs nothing."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path

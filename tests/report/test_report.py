@@ -1,7 +1,5 @@
 """The report of a database tells mistakes from intended gaps, and no name in it becomes markup."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import html

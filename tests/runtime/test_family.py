@@ -1,7 +1,5 @@
 """Families at run time: from a configuration to a plan, and what a caller may add to it."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace

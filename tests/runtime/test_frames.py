@@ -1,7 +1,5 @@
 """How far it is from a family to nvJitLink."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

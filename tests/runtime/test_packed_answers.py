@@ -3,8 +3,6 @@
 And it never gets another kernel than planning would give.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Ranges for profilers: planning, linking and loading, if a profiler reads them; otherwise nothing is imported."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Recording: a program's plans are written down once, completely, by many at a time, never at the program's cost."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What the extras cu12-run and cu13-run install is enough to plan, link and warm, without compiler or headers."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

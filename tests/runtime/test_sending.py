@@ -1,7 +1,5 @@
 """Families, plans, launchers and dispatchers are copied, and sent to other processes, by name and content."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import shutil

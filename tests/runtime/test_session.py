@@ -1,7 +1,5 @@
 """Sessions: what a process has one of, a test has its own of; a reset or a fork begins anew."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Versions of a family: what callers and packs of the old one get from the new one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Linking ahead as library calls: the selected kernels, their destination, and no repeated links."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Addresses of stores: what is accepted and what it means."""
 
-from __future__ import annotations
-
 import pytest
 
 from jitlto.base.errors import StoreError

@@ -1,7 +1,5 @@
 """Files in a store, by content: what is pulled is what was pushed, or an error."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The objects of a store: each method's promise in a directory, and errors with codes."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import subprocess

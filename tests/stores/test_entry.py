@@ -1,7 +1,5 @@
 """Entries: what was encoded comes back, and nothing else is taken for it."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

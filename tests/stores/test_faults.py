@@ -1,7 +1,5 @@
 """A broken store costs a process a bounded time and one message, and nothing else."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

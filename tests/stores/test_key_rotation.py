@@ -1,7 +1,5 @@
 """Whose entries are read: two trusted keys while one replaces the other, revoked keys, stores without signatures."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Writers that are killed at any moment leave whole entries or none, in a directory and in a bucket."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Manifests: listed files must match, and unlisted ones fail."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Whatever a store replies, a process gets the genuine payload or a miss, without an exception and without a hang."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import random

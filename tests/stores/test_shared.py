@@ -1,7 +1,5 @@
 """The shared store of a process: what is found, what is trusted, what is said once, and what it costs when it fails."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """Keys in OpenSSH's formats: which are read, which count, and that what ssh-keygen writes is understood."""
 
-from __future__ import annotations
-
 import base64
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What the settings trust: signatures everywhere but in directories, and nothing where keys are missing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

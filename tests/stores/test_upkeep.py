@@ -1,7 +1,5 @@
 """The upkeep of a store: what is used stays, what is damaged is found, and nothing else is touched."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time

@@ -8,8 +8,6 @@ editable. All four must give the same file, or the same error.
 What failed once, also when tried by hand, is kept in ``tests/build/build_fuzzer_corpus``, as the states of the sources.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Commands as tests run them: in this process by default, and in one of their own where the process is what counts."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Iterator

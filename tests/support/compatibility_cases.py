@@ -3,8 +3,6 @@
 ``python -m tests.support.compatibility_cases`` writes them into the page.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path

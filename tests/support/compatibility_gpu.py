@@ -12,8 +12,6 @@ matter to the code that was linked before::
 Then ``python -m tests.support.compatibility_cases`` marks the cells in the page.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

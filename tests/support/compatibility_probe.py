@@ -5,8 +5,6 @@ LTO-IR as a caller may bring it, ``digest FILE`` compiles a source, ``link FILE`
 them and asks `jitlto doctor` about them too, and ``assemble FILE`` makes cubins of linked PTX. All print JSON.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Sources compiled by NVRTC, each once."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from jitlto.base.versions import Architecture

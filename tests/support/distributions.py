@@ -1,7 +1,5 @@
 """Distributions as an installer leaves them: metadata, and what the package holds."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

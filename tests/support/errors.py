@@ -1,7 +1,5 @@
 """What tests assert of an error: its class, its code, where it is and the names in its message."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -12,8 +12,6 @@ build (whose count of references it watches), a free-threaded build and a saniti
 With ``--collect``, garbage is collected at every call, and whenever one makes an object.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import gc

@@ -1,7 +1,5 @@
 """A driver for sequences without a GPU: it reads packed arguments as the real one does, and notes what would run."""
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import dataclass, field, replace
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Small families for tests, as files: name → text."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -4,8 +4,6 @@ It runs ``pytest -m "not slow"`` under coverage.py, and fails if it takes longer
 a module's functions are entered.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import subprocess

@@ -5,8 +5,6 @@ standard input, one JSON object a line (see :class:`Conditions`), each of which 
 with its input. Without ``--to`` it holds a bucket in memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import base64

@@ -25,8 +25,6 @@ Roundings are not all at their worst and not all in one direction: typical error
 :func:`typical` is what they stay below.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

@@ -3,8 +3,6 @@
 ``python -m tests.support.fleet JSON`` is one fleet; its processes are forked from one that has only imported jitlto.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A library in the style of RAPIDS cuVS, to import: three families, groups that they share, 119 fragments."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.support.process import ROOT

@@ -4,8 +4,6 @@ From ``family.launcher(**configuration)`` to nvJitLink, and from ``jitlto build`
 socket.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

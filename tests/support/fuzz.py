@@ -5,8 +5,6 @@ Each target of :mod:`tests.support.fuzz_targets` gets its share of the time in a
 breaks something is kept as ``crash-*`` in the output folder and printed with its traceback; the exit status is then 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

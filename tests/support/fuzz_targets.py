@@ -4,8 +4,6 @@ A function may return, or raise one of jitlto's errors; any other exception is a
 them, and ``tests/base/test_corpus.py`` gives them again what once broke something.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import hashlib

@@ -3,8 +3,6 @@
 A family is drawn as files (name → content), starting from a sound one, with some of it replaced by something odd.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The little of HTTP/1.1 that the servers of the tests share: messages with their bodies, over asyncio's streams."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 from http import HTTPStatus

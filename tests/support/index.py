@@ -1,7 +1,5 @@
 """Databases of fragments made by hand, whose images nobody reads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """What two sides of an interface store, with and without jitlto: the linked PTX is the judge."""
 
-from __future__ import annotations
-
 import re
 import struct
 from pathlib import Path

@@ -4,8 +4,6 @@ A *slip* is how two sides come to read a subject in two ways: by a copy of a dec
 option. Subjects, slips, where a side does it, and which side that is combine.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

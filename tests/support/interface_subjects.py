@@ -4,8 +4,6 @@ A subject says what the interface declares, what the kernel and the device funct
 differ. Sides that read alike, no matter which way, store P times Q; sides that do not store something else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -17,8 +17,6 @@ A kernel that returns a vector and leaves out another found the first one no wor
 one by no more than both bounds together. NumPy's own errors, in float64, are covered by the bounds being rounded up.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Operators for JAX without a GPU: XLA calls the handler on the CPU, and a function in Python stands for the driver."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 from collections.abc import Sequence

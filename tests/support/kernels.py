@@ -1,7 +1,5 @@
 """Kernels of plans, by way of a kernel cache."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The compiled core of launches, built for the tests from the source as it stands."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sysconfig

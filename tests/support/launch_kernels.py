@@ -1,7 +1,5 @@
 """Kernels of launch tests: one takes an argument of each scalar type, the others need a kind of launch each."""
 
-from __future__ import annotations
-
 #: A family of them, by file name.
 FAMILY = {
     "family.toml": """

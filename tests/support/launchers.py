@@ -1,7 +1,5 @@
 """Launchers without a GPU: the driver's part is played by objects that note what they are given."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import itertools

@@ -1,7 +1,5 @@
 """What a cubin's line information says, as nvdisasm reads it."""
 
-from __future__ import annotations
-
 import re
 import struct
 import subprocess

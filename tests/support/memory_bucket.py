@@ -3,8 +3,6 @@
 It answers in microseconds where moto takes milliseconds. What stores mean to S3 is tested against moto.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 import xml.etree.ElementTree as ET

@@ -1,7 +1,5 @@
 """Operators to test with: declarations, a family in CUDA C++, and the same kernels in NumPy for tensors on the CPU."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Places where no file may be written, and disks that take no more."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

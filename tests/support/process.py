@@ -1,7 +1,5 @@
 """Python processes of their own, which find this checkout."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -23,8 +23,6 @@ be above that of b by no more than the two bounds together. Rows with equal elem
 among those the smallest index is required exactly.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

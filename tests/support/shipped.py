@@ -1,7 +1,5 @@
 """What holds of every shipped family: its kernels plan, and link without a call between their fragments."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

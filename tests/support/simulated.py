@@ -1,7 +1,5 @@
 """Simulated devices for tuning: times with noise, outliers and clocks that drift."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The package's source code, parsed once."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Stores that are broken in one way each, and what they cost a process that uses them."""
 
-from __future__ import annotations
-
 import json
 import re
 import resource

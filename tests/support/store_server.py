@@ -10,8 +10,6 @@
 moto would be the slowest part.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Shared stores for tests: of a directory, and keys to sign with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from jitlto.base.config import Config

@@ -1,7 +1,5 @@
 """Families of any number of fragments that nobody compiled: one group of kernels and one of functions, half of each."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from itertools import islice, product

@@ -1,7 +1,5 @@
 """A toolchain that compiles nothing, for tests of what is decided before a compile."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from jitlto.base.versions import Version

@@ -7,8 +7,6 @@ Each holds NVRTC, nvJitLink, nvFatbin and the runtime's headers of one release, 
     JITLTO_TEST_TOOLKITS=DIRECTORY pytest tests/compatibility/test_compatibility.py
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

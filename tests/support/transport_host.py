@@ -4,8 +4,6 @@ A shim stands for the few words of CUDA that they use, and a loop for the grid. 
 no GPU; and since the sources say themselves where they round, the tallies are those of a GPU, to the last bit.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 import re

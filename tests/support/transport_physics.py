@@ -4,8 +4,6 @@ Each check takes a function that simulates, so that the same checks hold for the
 GPU. Seeds are fixed and histories are the same everywhere: a check that passes once passes always.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final

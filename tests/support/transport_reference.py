@@ -5,8 +5,6 @@ of the problem, so that the two agree within their statistical errors only if bo
 whatever treatment of absorption the kernel has.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

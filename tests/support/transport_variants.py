@@ -1,7 +1,5 @@
 """The variants of the family ``transport``: every configuration, and a few with all pairs of values."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Final
 

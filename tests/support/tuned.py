@@ -1,7 +1,5 @@
 """A tuned family for tests without a GPU: kernels are planned and not linked, launchers note what they are given."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace

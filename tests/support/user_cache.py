@@ -1,7 +1,5 @@
 """The user's cache of the default session, and the compiled sources in it."""
 
-from __future__ import annotations
-
 from jitlto.base.cache_dir import CacheDir
 from jitlto.plan.user_code.compilation import ENTRIES
 from jitlto.runtime import session

@@ -1,7 +1,5 @@
 """Wisdom for tests: entries by hand, and a strategy for any."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """How launches are timed, with a driver that only counts."""
 
-from __future__ import annotations
-
 import ctypes
 from collections import Counter
 from collections.abc import Callable, Iterator

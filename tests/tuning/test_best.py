@@ -1,7 +1,5 @@
 """``family.best``: what wisdom says is used, for the kernel, the device and the problem that it was measured for."""
 
-from __future__ import annotations
-
 import random
 import time
 from pathlib import Path

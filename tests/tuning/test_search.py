@@ -1,7 +1,5 @@
 """The search on simulated devices: how far from the best it ends, what it costs, and that repeated searches agree."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

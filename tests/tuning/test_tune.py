@@ -1,7 +1,5 @@
 """``family.tune``: variants are linked, compared and timed, and the result is wisdom that ``family.best`` uses."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from types import SimpleNamespace

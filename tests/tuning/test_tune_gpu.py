@@ -1,7 +1,5 @@
 """Tuning on a device: real times, real results, and launches of what was chosen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

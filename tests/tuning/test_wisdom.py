@@ -1,7 +1,5 @@
 """Wisdom: which variant the evidence chooses, merging, and the nearest answer for sizes that were not measured."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

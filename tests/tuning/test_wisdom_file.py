@@ -1,7 +1,5 @@
 """Files of wisdom: what is written is read, and anything else is refused in one way."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

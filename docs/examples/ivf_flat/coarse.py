@@ -1,7 +1,5 @@
 """The lists that many queries probe, from a product of two matrices: queries and centres."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

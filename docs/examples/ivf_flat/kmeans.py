@@ -6,8 +6,6 @@ with about √m centres instead of m, and centres spread as vectors do. Lists th
 vectors are many, as RAPIDS cuVS does it: a search reads whole lists, and takes the longer the less even they are.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import cupy

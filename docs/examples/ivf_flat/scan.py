@@ -1,7 +1,5 @@
 """Scanning lists with the kernels of the family: choosing the kernel and the grid, and merging the results."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -4,8 +4,6 @@ They are fragments like the scans: nothing is compiled when an index is built or
 arrays would compile each of their kernels in the first process that uses it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Scanning lists for many queries at once: a list that several queries probe is read once for 16 of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import cupy

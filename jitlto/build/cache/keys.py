@@ -6,8 +6,6 @@ and the host's, is listed with the compiled source, which is valid while all of 
 never times.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping

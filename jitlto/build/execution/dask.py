@@ -1,7 +1,5 @@
 """A Dask cluster as an executor. Jobs are sent by content, so a worker needs only jitlto and a toolchain."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The events of a build, and :class:`Observer`, the interface for receiving them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

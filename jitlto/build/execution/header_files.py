@@ -3,8 +3,6 @@
 Most sets of a build differ in a few headers: through sockets each set would go to each worker, megabytes at a time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ It is a fresh interpreter with one thread, which has loaded the compilers: a wor
 memory, and does not import the program's ``__main__`` again. It ends with the program, and its workers end with it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -1,7 +1,5 @@
 """What a build asks of the scheduler: a rendered source, compiled in one way."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache

@@ -3,8 +3,6 @@
 Jobs are submitted to any :class:`concurrent.futures.Executor`; while they run, the next family is looked up.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -3,8 +3,6 @@
 The format is Chrome's *Trace Event Format*: times are in microseconds, a lane for the phases and one for each worker.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Collection

@@ -4,8 +4,6 @@ Processes of ours read the headers, megabytes that most jobs share, from files. 
 here or on another machine, is sent them with the job, and passes it on to processes of ours: the bytes are the same.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import socket

@@ -6,8 +6,6 @@ breaks it. Here workers are forks of a fresh interpreter, see :mod:`jitlto.build
 that waits for an answer.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pickle

@@ -1,7 +1,5 @@
 """A matrix document: read, checked on construction, and expanded into its combinations."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

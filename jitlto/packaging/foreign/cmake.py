@@ -4,8 +4,6 @@ Neither a compiler nor the project's dependencies are needed, and ``execute_proc
 writes or removes with ``file()`` or ``configure_file()`` is where it says: by default in a temporary build directory.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Families from the calls of ``generate_jit_lto_kernels`` in a project, as ``family.toml`` declares them."""
 
-from __future__ import annotations
-
 import json
 import os.path
 import re

@@ -1,7 +1,5 @@
 """The setuptools command ``build_py`` of a project with families, which builds their database too."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

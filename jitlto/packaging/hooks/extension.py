@@ -7,8 +7,6 @@ builds it in place, as an editable install does.
 Hatchling loads this file by its path, where nothing else of jitlto can be imported.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -4,8 +4,6 @@ It adds the database to a wheel, compiled or taken from ``JITLTO_PREBUILT``, and
 needs. An editable install gets neither: its database is built from the source tree on first use.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 It does for wheels, sdists and editable installs what :mod:`~jitlto.packaging.hooks.hatch` does.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from setuptools import Distribution

@@ -4,8 +4,6 @@ An adapter defines the symbol that the kernel requires, and calls the Python fun
 the family's interface headers, so that the compiler determines the types that cross.
 """
 
-from __future__ import annotations
-
 import re
 
 from jitlto.base.cache_dir import CacheDir

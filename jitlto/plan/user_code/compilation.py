@@ -3,8 +3,6 @@
 Entries are JSON, filed under the SHA-256 of everything that determines them. An unreadable entry is a miss.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from functools import lru_cache

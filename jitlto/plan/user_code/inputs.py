@@ -1,7 +1,5 @@
 """Inputs that callers add to a plan's fragments: CUDA C++, LTO-IR, PTX, fatbins, cubins, objects, libraries."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence

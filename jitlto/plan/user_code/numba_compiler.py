@@ -3,8 +3,6 @@
 Numba is imported only when a function has to be compiled.
 """
 
-from __future__ import annotations
-
 import dis
 import hashlib
 import inspect

@@ -1,7 +1,5 @@
 """Callers' device functions in Python: each replaces a group, through an adapter to the group's interface."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import re

@@ -12,8 +12,6 @@ Sources: PyPA specifications, «Recording installed projects», «Entry points»
 normalization».
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The families of installed packages, and the state of their databases."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from jitlto.base.errors import JitltoError

@@ -1,7 +1,5 @@
 """Twins of databases with line information: which one is used, and how its kernels lead to their sources."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from jitlto.base.log import WarnOnce

@@ -9,8 +9,6 @@ first_call  from the first call to a kernel ready to launch
 shipped     bytes of a database against cubins of all kernels
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Which kernels are timed: of each family a few that differ in what they wait for."""
 
-from __future__ import annotations
-
 
 def _scan(data_type: str, veclen: int, metric: str, post: str, norm: bool, filter_name: str) -> dict[str, str]:
     return {

@@ -1,7 +1,5 @@
 """What one does without fragments: NVRTC on whole sources, with the options of the family."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

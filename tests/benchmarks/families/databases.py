@@ -1,7 +1,5 @@
 """The databases that are measured: whole families, and those that hold no more than a few kernels need."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ each row times a window when it is read, and times a factor when it is written; 
 are filled up with zeros when they are read.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

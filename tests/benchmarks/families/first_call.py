@@ -5,8 +5,6 @@ made its context, and begun with ``from jitlto import load``. Databases hold the
 leaves it, compiled.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

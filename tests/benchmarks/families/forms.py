@@ -1,7 +1,5 @@
 """One kernel in all forms that are compared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

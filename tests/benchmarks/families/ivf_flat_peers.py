@@ -5,8 +5,6 @@ index with the same number of lists and default settings, and search it at the f
 a recall of 0.95. The host times it until the device has done. They take turns, call by call.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from importlib.util import find_spec

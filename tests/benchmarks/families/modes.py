@@ -1,7 +1,5 @@
 """Kernel time in all forms: LTO-linked, whole program, separately compiled, mixed, through pointers."""
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ there before any launch, so no compiler or linker may look through it. What it p
 family's own function, from the same headers as the linked fragments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from jitlto.base.versions import Architecture

@@ -1,7 +1,5 @@
 """Launches that a front end makes, kept to be made again: by other forms of the kernel, and between two events."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

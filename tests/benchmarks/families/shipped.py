@@ -9,8 +9,6 @@ cubin by itself. The database's fragments are compiled for one base architecture
 is needed.
 """
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import os

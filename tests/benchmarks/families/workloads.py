@@ -1,7 +1,5 @@
 """What the kernels are timed on: problems with fresh random data, far above the L2, and checks of what comes out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

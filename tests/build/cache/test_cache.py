@@ -1,7 +1,5 @@
 """The build cache: entries are found while their headers are unchanged, and damaged entries are misses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The scheduler: each distinct source is compiled once, and again exactly if one of its inputs changes."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

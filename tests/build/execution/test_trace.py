@@ -1,7 +1,5 @@
 """The time profile of a build: what Perfetto opens."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

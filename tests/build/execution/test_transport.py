@@ -1,7 +1,5 @@
 """Jobs on their way: headers are sent once, any executor gives the same result, other versions are refused."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import socket

@@ -1,7 +1,5 @@
 """Worker processes: they answer, fail, die and are replaced, and do not import the caller's program."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

@@ -1,7 +1,5 @@
 """The matrix product: semantics, strict rules, order and cost."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

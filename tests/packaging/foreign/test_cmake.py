@@ -1,7 +1,5 @@
 """Reading of CMake projects: every form of call, without a compiler or dependencies; no program is run."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

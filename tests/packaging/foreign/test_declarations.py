@@ -1,7 +1,5 @@
 """Families from calls: names, groups, keys, headers and options, as their declarations have them."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """jitlto's own wheel has the compiled core where there is a compiler, and is pure without it or where it is off."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import sysconfig

@@ -1,7 +1,5 @@
 """Callers' inputs beside fragments are read, checked against the interface, and linked."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A Python function replaces a group: compiled by numba-cuda, typed by the interface, inlined by the link."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Packages that are installed editable: their databases are built from the sources when needed."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Families of installed packages are found by metadata, by name and by distribution, without importing packages."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

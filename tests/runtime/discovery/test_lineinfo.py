@@ -1,7 +1,5 @@
 """Line information on request: the twin of a database is used, and what is loaded names files that exist."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The registry: which databases a process sees, and which of them holds a family."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
