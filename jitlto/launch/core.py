@@ -78,7 +78,7 @@ class Answers(list[Any]):
         self.known: dict[Any, Any] = {}
 
     def show(self, core: ModuleType, values: tuple[Any, ...], names: tuple[str, ...], answer: object) -> None:
-        """Put an answer into the table; where that is full, an empty one replaces it: what is missed is put in again."""
+        """Put an answer into the table; an empty one replaces it when it is full: what is missed is put in again."""
         self._count += 1
         if 2 * self._count > len(self):
             self[:] = [None] * min(4 * len(self), 2 * _MOST_ANSWERS)

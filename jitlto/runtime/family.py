@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError, LinkError
 from jitlto.base.events import Kind
-from jitlto.base.files import TWIN_SUFFIX, digest_of
+from jitlto.base.files import digest_of
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.cuda import device
@@ -417,10 +417,5 @@ class KernelFamily(Shared):
     def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
         from jitlto.launch.launcher import Launcher
 
-        if self._file.location.parent.suffix == TWIN_SUFFIX and not linked.is_ptx:
-            from jitlto.runtime.discovery.lineinfo import point_to_sources  # imported lazily: only for profilers
-
-            cubin = point_to_sources(linked.cubin, self.location, self.name)
-            linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
         with self.session.events.step("load", chosen.kernel):
             return Launcher(chosen, linked, plan)
