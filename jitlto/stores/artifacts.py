@@ -12,7 +12,7 @@ from jitlto.base import files
 from jitlto.base.errors import StoreError
 from jitlto.stores.address import MARK, StoreAddress, parse_artifact
 from jitlto.stores.backend import Backend, open_backend
-from jitlto.stores.entry import PAGE_HINT, is_page, object_name
+from jitlto.stores.entry import object_name, refuse_page
 
 KIND = "artifacts"
 _TIMEOUT, _REPLY = 600.0, 10.0  # seconds for a transfer, and for each part of it
@@ -79,9 +79,8 @@ def _fetch(backend: Backend, digest: str) -> bytes:
         raise StoreError("the store does not hold it", code="store-no-such-artifact", where=address, hint=hint)
     actual = hashlib.sha256(data).hexdigest()
     if actual != digest:
-        what, hint = "the store sends other content", "push it again after `jitlto store verify URL --delete`"
-        if is_page(data):
-            what, hint = "a page came in place of it", PAGE_HINT
-        what += f", which is not used: its SHA-256 is {actual}"
+        refuse_page(data, address)
+        what = f"the store sends other content, which is not used: its SHA-256 is {actual}"
+        hint = "push it again after `jitlto store verify URL --delete`"
         raise StoreError(what, code="store-digest", where=address, hint=hint)
     return data

@@ -60,6 +60,6 @@ def test_a_page_in_place_of_an_artifact_sends_to_the_proxy_and_removes_nothing(
 ) -> None:
     address = push(backend, _file(tmp_path / "a", b"content")).address
     backend.put(object_name("artifacts", address.rpartition(MARK)[2]), page)
-    with raises(StoreError, "store-digest", address.rpartition(MARK)[2], hint="HTTPS_PROXY"):
+    with raises(StoreError, "store-failed", where=address, hint="HTTPS_PROXY"):
         pull(address, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
