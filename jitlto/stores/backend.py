@@ -18,7 +18,7 @@ from jitlto.stores.address import StoreAddress
 MOST_BYTES = 1 << 30
 _SERVER = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?(/[!-~]*)?")
 _PARTS = 2  # of a large object, of 5 MB each, are sent side by side
-_CONNECT = 2.0  # seconds at most until a connection stands
+_TIMEOUT, _REPLY, _CONNECT = 600.0, 10.0, 2.0  # seconds for a request, for each part of its reply, for connecting
 #: Options of the HTTP client that obstore reads from AWS_..., GOOGLE_... and AZURE_... only if it is given none itself.
 _FROM_ENVIRONMENT = ("ALLOW_HTTP", "ALLOW_INVALID_CERTIFICATES", "PROXY_URL", "PROXY_CA_CERTIFICATE", "PROXY_EXCLUDES")
 _PREFIXES = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
@@ -125,15 +125,11 @@ class Backend:
         return f"{self.address.url}/{name}" if name else self.address.url
 
 
-def open_backend(
-    address: StoreAddress, *, timeout: float, read_timeout: float | None = None, retries: int = 0
-) -> Backend:
+def open_backend(address: StoreAddress, *, retries: int = 3) -> Backend:
     """Open a store; no request is sent yet.
 
     Args:
         address: The store.
-        timeout: Seconds that a request may take, with its reply.
-        read_timeout: Seconds in which each part of a reply has to come; by default ``timeout``.
         retries: How often a request that failed is sent again.
 
     Raises:
@@ -156,15 +152,15 @@ def open_backend(
         what, hint = f"AWS_ENDPOINT_URL is not the URL of a server: {endpoint!r}", "write it as in http://host:9000"
         raise StoreError(what, code="store-settings", where=address.url, hint=hint)
     try:
-        return Backend(address, from_url(address.url, **_options(address, timeout, read_timeout or timeout, retries)))
+        return Backend(address, from_url(address.url, **_options(address, retries)))
     except BaseException as error:  # as above
         raise _translated(error, address, address.url) from error
 
 
-def _options(address: StoreAddress, timeout: float, read_timeout: float, retries: int) -> dict[str, Any]:
+def _options(address: StoreAddress, retries: int) -> dict[str, Any]:
     if address.directory:
         return {"mkdir": address.writes}
-    times = {"timeout": timeout, "read_timeout": read_timeout, "connect_timeout": min(timeout, _CONNECT)}
+    times = {"timeout": _TIMEOUT, "read_timeout": _REPLY, "connect_timeout": _CONNECT}
     client: dict[str, Any] = {name: timedelta(seconds=value) for name, value in times.items()}
     if address.scheme == "http":
         client["allow_http"] = True
@@ -172,7 +168,7 @@ def _options(address: StoreAddress, timeout: float, read_timeout: float, retries
         client |= {name.lower(): value for name in _FROM_ENVIRONMENT if (value := os.environ.get(prefix + name))}
     return {
         "client_options": client,
-        "retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=read_timeout)},
+        "retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=_REPLY)},
     }
 
 

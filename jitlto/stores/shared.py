@@ -35,7 +35,6 @@ _FOR_OPENING, _FOR_REPLIES = 0.3, 0.45
 _MOST_FAILURES = 3  # one after the other; then the process goes on without the store
 _READERS, _WRITERS = 8, 4  # threads
 _MOST_QUEUED = 256 << 20  # bytes
-_TIME_LIMIT = 60.0  # seconds: of a request that nobody waits for
 _AT_EXIT = 2.0  # seconds at most for what is not written yet
 _PROBE = "v1/probe"  # need not exist
 _HOPELESS = {"store-missing-package", "store-settings", "store-forked", "store-address", "store-denied"}
@@ -137,7 +136,7 @@ class SharedStore:
                 self._key = self._trust.load_signing_key() if self._writes else None
             except StoreError as error:
                 self._stop_writing(error)
-            backend = open_backend(self.address, timeout=_TIME_LIMIT)
+            backend = open_backend(self.address, retries=0)
             backend.get(_PROBE)
             self._backend = backend
         except BaseException as error:  # noqa: BLE001 - Rust's panics too; a thread of ours ends without a traceback

@@ -26,15 +26,9 @@ T = TypeVar("T")
 _ROOT = "v1/"
 _NAME = re.compile(r"v1/[a-z]+/[0-9a-f]{2}/[0-9a-f]{62}")
 _WORKERS = 16  # requests at a time: the time of each is mostly that of the way
-_TIMEOUT = 3.0  # seconds for each request that finds out whether a store works
 
 
-def examine(
-    address: StoreAddress,
-    settings: Config,
-    *,
-    open_store: Callable[[StoreAddress], Backend] = lambda address: open_backend(address, timeout=_TIMEOUT),
-) -> Iterator[tuple[str, str | None]]:
+def examine(address: StoreAddress, settings: Config) -> Iterator[tuple[str, str | None]]:
     """Yield what is found of a store, keys first: each with what to do about it, None if it is right.
 
     Args:
@@ -47,16 +41,16 @@ def examine(
         except StoreError as error:
             yield f"{address.url}: {error.where or ''} {error.what}", error.hint
     try:
-        yield f"{address.url}: {_try(address, open_store)}", None
+        yield f"{address.url}: {_try(address)}", None
     except StoreError as error:
         yield f"{address.url}: {error.what}", error.hint
 
 
-def _try(address: StoreAddress, open_store: Callable[[StoreAddress], Backend]) -> str:
+def _try(address: StoreAddress) -> str:
     """Read and write an object that is removed again; return what a store can do."""
     if address.directory and not address.directory.exists():  # opening it would make it
         raise StoreError("does not exist", hint="create the directory, or mount it")
-    name, backend = f"{_ROOT}probes/{os.urandom(8).hex()}", open_store(address)
+    name, backend = f"{_ROOT}probes/{os.urandom(8).hex()}", open_backend(address)
     refuse_page(backend.get(name) or b"", address.url)
     if not address.writes:
         return "can be read"

@@ -12,8 +12,7 @@ from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
 from jitlto.stores import upkeep
 from jitlto.stores.address import StoreAddress, parse_store
-from jitlto.stores.artifacts import open_store
-from jitlto.stores.backend import Backend
+from jitlto.stores.backend import Backend, open_backend
 from jitlto.stores.entry import encode, object_name
 from jitlto.stores.signatures import SigningKey, TrustedKeys
 from jitlto.stores.upkeep import Damage
@@ -27,7 +26,7 @@ NOW = 1_800_000_000.0
 @pytest.fixture
 def backend(store_url: str) -> Backend:
     """An empty store."""
-    return open_store(parse_store(store_url, writes=True))
+    return open_backend(parse_store(store_url, writes=True))
 
 
 def verified(backend: Backend, trusted: TrustedKeys | None, *, delete: bool = False) -> list[Damage]:
@@ -40,7 +39,7 @@ class DatedStore:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.backend = open_store(StoreAddress(directory.as_uri(), writes=True))
+        self.backend = open_backend(StoreAddress(directory.as_uri(), writes=True))
 
     def put(self, name: str, data: bytes, days: float) -> str:
         """Write an object that is some days old."""
@@ -99,7 +98,9 @@ class FakeStore:
 
 def wrong(store: FakeStore, settings: Config, *, writes: bool = True) -> list[str]:
     """What is wrong with a store, each with its remedy."""
-    found = upkeep.examine(StoreAddress("s3://bucket", writes), settings, open_store=lambda _: store)  # type: ignore[arg-type,return-value]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upkeep, "open_backend", lambda _: store)
+        found = list(upkeep.examine(StoreAddress("s3://bucket", writes), settings))
     return [f"{value} {remedy}" for value, remedy in found if remedy is not None]
 
 
