@@ -18,13 +18,14 @@ _HOST_FILES = re.compile(r"[=, ]-(?:I|i(?:nclude|macros|quote|system|dirafter))"
 _OPTION = re.compile(r"(?:-D|--define-macro[= ]|-U|--undefine-macro[= ])\s*(\w+)")
 _DEFINITION = re.compile(r"--?(D|define-macro[= ]|U|undefine-macro[= ])\s*([\w$]+)(.*)", re.S)
 # Options that read or write files or change names, without leading dashes: NVRTC accepts most with one dash or two
-# (NVRTC's «Supported Compile Options»).
-_FILES = frozenset(
-    [
-        *("include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace"),
-        *("include-path", "Xptxas", "ptxas-options", "frandom-seed"),
-    ]
-)
+# (NVRTC's «Supported Compile Options»). Behind them nvcc's; its host compiler is named by NVCC_CCBIN.
+_FILES = frozenset((
+    "include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace", "include-path",
+    "Xptxas", "ptxas-options", "frandom-seed",
+    "ccbin", "compiler-bindir", "isystem", "system-include", "o", "output-file", "odir", "output-directory", "optf",
+    "options-file", "M", "MM", "MD", "MMD", "MF", "keep", "save-temps", "keep-dir", "dryrun", "E", "c", "dc", "ptx",
+    "cubin", "fatbin", "ldir", "idp", "ddp",
+))  # fmt: skip
 # Options for nvcc's programs alone, which NVRTC does not take.
 _OF_NVCC = frozenset(["Xcompiler", "Xfatbin", "Xlinker", "Xarchive", "Xnvlink"])
 # Options for the front end and the optimiser behind NVRTC can read and write any file: these cannot.

@@ -19,7 +19,7 @@ from jitlto.base.files import digest_of
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.cuda import device
-from jitlto.launch.core import remembered
+from jitlto.launch.core import Answers, remembered
 from jitlto.link.kernel_cache import EVENT_OF_LAYER
 from jitlto.link.requests import find_chosen, request_key
 from jitlto.link.single_flight import raise_copy
@@ -127,6 +127,8 @@ class KernelFamily(Shared):
         DatabaseError: If the database is only a part of a sharded build.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_quick")  # the core reads the last
+
     def __init__(
         self, name: str, database: FragmentDatabase | DatabaseFile, session: Session = sessions.default
     ) -> None:
@@ -142,7 +144,7 @@ class KernelFamily(Shared):
         self.entrypoints: tuple[str, ...] = contents.entrypoints
         #: The version that its author declares; empty if there is none.
         self.version: str = contents.version
-        self._quick: dict[Any, Any] = {}  # request → launcher
+        self._quick = Answers()  # request → launcher
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
 

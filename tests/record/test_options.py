@@ -161,7 +161,17 @@ def test_options_for_diagnostics_reach_the_front_end(option: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["-Xcudafe=--list=x", "-Xcudafe=--preinclude=x", "-Xcudafe", "-Xnvvm=-x", "-Xcicc=x"]
+    "option",
+    [
+        "-Xcudafe=--list=x",
+        "-Xcudafe=--preinclude=x",
+        "-Xcudafe",
+        "-Xnvvm=-x",
+        "-Xcicc=x",
+        "-ccbin=/x",
+        "--save-temps",
+        "-o x",
+    ],
 )
 def test_others_do_not_for_they_read_and_write_files(option: str) -> None:
     assert describe_invalid_option(option) is not None
