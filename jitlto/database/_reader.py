@@ -62,7 +62,9 @@ class SqliteReader:
         self._lock = threading.Lock()
         if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
             what = "is not a regular file" if os.path.lexists(path) else "no such file"
-            raise self.error(what, BUILD_HINT, code="database-not-found")
+            is_address = re.match("[a-z0-9]+:/", str(path))  # a path has one slash in place of two
+            hint = "fetch it from its store first: jitlto pull URL#sha256=DIGEST -o DB" if is_address else BUILD_HINT
+            raise self.error(what, hint, code="database-not-found")
         try:
             self.identity = identity(path.stat())
         except OSError as error:  # gone since

@@ -147,15 +147,7 @@ def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
     raise FamilyError(f"no family {str(name_or_path)!r}", code="family-not-found", hint=hint)
 
 
-class CompilerTable(msgspec.Struct):
-    """The compiler's keys: in ``family.toml``, and in ``pyproject.toml`` for all families of a package."""
-
-    archs: tuple[str, ...] | Literal["auto"] | None = None
-    toolchain: Literal["nvrtc", "nvcc"] | None = None
-    options: tuple[str, ...] = ()
-
-
-def parse_architectures(table: TomlTable, archs: Iterable[str] | Literal["auto"]) -> tuple[Architecture, ...]:
+def _parse_architectures(table: TomlTable, archs: Iterable[str] | Literal["auto"]) -> tuple[Architecture, ...]:
     """Parse and sort the key ``archs``; for ``auto``, return the base that is always among them."""
     if archs == "auto":
         return (_BASE,)
@@ -168,15 +160,18 @@ def parse_architectures(table: TomlTable, archs: Iterable[str] | Literal["auto"]
     return tuple(parsed)
 
 
-def check_options(table: TomlTable, options: Iterable[str]) -> None:
+def _check_options(table: TomlTable, options: Iterable[str]) -> None:
     """Check the key ``options``: no option may read files, belong to the link, or conflict with what jitlto sets."""
     for option in options:
         if fault := describe_invalid_option(option):
             raise table.error(*fault, case="option")
 
 
-class _FamilyTable(CompilerTable, kw_only=True):
+class _FamilyTable(msgspec.Struct):
     name: str
+    archs: tuple[str, ...] | Literal["auto"] = (str(_BASE),)
+    toolchain: Literal["nvrtc", "nvcc"] = "nvrtc"
+    options: tuple[str, ...] = ()
     version: Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]{0,100}\Z")] = ""
     std: str = "c++17"
     include: tuple[str, ...] = (".",)
@@ -242,7 +237,7 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     family = table.decode(_FamilyTable)
     if not is_name(family.name):
         raise table.error(f"invalid family name {family.name!r}", _NAME_RULE)
-    check_options(table, family.options)
+    _check_options(table, family.options)
     if sorted(family.images) not in (["ltoir"], ["ltoir", "ptx"]):
         hint = 'write images = ["ltoir", "ptx"], or ["ltoir"] to link only with the compiler\'s CUDA major'
         raise table.error(f"invalid images {list(family.images)}", hint)
@@ -270,8 +265,8 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         path,
         family.std,
         tuple(include.values()),
-        parse_architectures(table, (str(_BASE),) if family.archs is None else family.archs),
-        family.toolchain or "nvrtc",
+        _parse_architectures(table, family.archs),
+        family.toolchain,
         family.options,
         tuple(sorted(map(ImageKind, family.images))),
         link,
@@ -361,7 +356,7 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
         )
     group = table.decode(_EntrypointTable if role is Role.ENTRYPOINT else _DeviceTable)
     entry = group if isinstance(group, _EntrypointTable) else None
-    check_options(table, group.options)
+    _check_options(table, group.options)
     _check_key(table, group.key, group.shared)
     return GroupDeclaration(
         name,
@@ -375,7 +370,7 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
         group.syntax or default_syntax,
         group.shared,
         group.options,
-        parse_architectures(table, group.archs) if group.archs else (),
+        _parse_architectures(table, group.archs) if group.archs else (),
         read_tune(table.table("tune")) if entry and entry.tune is not None else None,
     )
 

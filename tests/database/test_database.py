@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+import jitlto
 from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture, Version
 from jitlto.database import FragmentDatabase, writer
@@ -269,6 +270,12 @@ def test_what_is_no_fragment_database(tmp_path: Path, make: Callable[[Path], Non
         FragmentDatabase(path)
     assert caught.value.where == str(path)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("address", ["s3://kernels/prod#sha256=6f1c", "file:///mnt/store"])
+def test_the_address_of_a_store_is_no_path(address: str) -> None:
+    with raises(DatabaseError, "database-not-found", hint="jitlto pull"):
+        jitlto.load("mini", address)
 
 
 @pytest.mark.parametrize("schema", [2, 3])
