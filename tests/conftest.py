@@ -64,8 +64,8 @@ def _little_to_collect() -> None:
 
 #: What these folders test is the same whatever toolkit compiles and links.
 ONE_MAJOR = (
-    "base", "build/cache", "build/execution", "cli", "database", "docs", "families/matrix", "frameworks", "packaging",
-    "record", "report", "runtime/discovery", "stores", "tuning",
+    "base", "build/cache", "build/execution", "cli", "database", "docs", "families/test_matrix", "frameworks",
+    "packaging", "record", "report", "runtime/discovery", "stores", "tuning",
 )  # fmt: skip
 #: Of the others, these run their slow tests with each toolkit, too; all run their fast ones. nvcc is of one major.
 EACH_MAJOR = (

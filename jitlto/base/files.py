@@ -20,8 +20,6 @@ _HEXADECIMAL = frozenset(b"0123456789abcdef")
 
 #: Suffix of a database's file name, which an entry point's value leaves out.
 SUFFIX = ".fragdb"
-#: Suffix of the directory that holds a database's twin: see :mod:`jitlto.database.twin`.
-TWIN_SUFFIX = ".lineinfo"
 #: Below the user's cache directory: databases of packages that are installed editable.
 EDITABLE = "editable"
 #: Group of the entry points by which installed packages declare their families and databases.

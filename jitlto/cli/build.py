@@ -95,8 +95,8 @@ def build(
     Needs no GPU and no driver. Compiled fragments are kept in the build cache, and only changed ones are compiled
     again. The database is written at the end, completely or not at all.
 
-    With --project, families and compiler options are those of the package in that directory, whose entry points are
-    checked too. If JITLTO_PREBUILT names a database, it is checked and copied instead of compiling.
+    With --project, families are those of the package in that directory, whose entry points are checked too. If
+    JITLTO_PREBUILT names a database, it is checked and copied instead of compiling.
     """
     shard: Shard | None = how["shard"]
     if lineinfo and shard:

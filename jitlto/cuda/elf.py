@@ -23,17 +23,12 @@ _MALFORMED = (struct.error, ValueError, IndexError, OverflowError)
 
 
 class ElfSection(NamedTuple):
-    """A section: its name, type and content, the number of the section that it refers to, and two places in the file.
-
-    Those are where its header and its content stand.
-    """
+    """A section: its name, type and content, and the number of the section that it refers to."""
 
     name: str
     kind: int
     data: bytes
     link: int
-    header: int
-    start: int
 
 
 def read_sections(data: bytes) -> list[ElfSection]:
@@ -45,11 +40,9 @@ def read_sections(data: bytes) -> list[ElfSection]:
     try:
         (table,) = struct.unpack_from("<Q", data, 0x28)
         size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-        places = [table + number * size for number in range(count)]
-        headers = [_HEADER.unpack_from(data, place) for place in places]
+        headers = [_HEADER.unpack_from(data, table + number * size) for number in range(count)]
         strings = _content(data, headers[names])
-        found = zip(headers, places, strict=True)
-        return [ElfSection(_text(strings, h[0]), h[1], _content(data, h), h[6], place, h[4]) for h, place in found]
+        return [ElfSection(_text(strings, h[0]), h[1], _content(data, h), h[6]) for h in headers]
     except _MALFORMED as error:
         raise ValueError(f"malformed ELF file: {error}") from error
 

@@ -2,23 +2,22 @@
  *
  * CPython calls an object with a method __call__ by way of a tuple and a dict of the arguments. The objects of the classes
  * made here pass the arguments on as they come, in an array: first to what is in the attribute `_quick`, a Signature (of a
- * launcher) or a dict of answers, then to the method. A Lookup is a method that does the same with such a dict.
+ * launcher) or a list of answers, then to the method. A Lookup is a method that does the same with such a list.
  */
 
-/* --- answers: a dict of them by a hash of the arguments; of two with one hash it keeps the later --- */
+/* --- answers: entries in a list, a table with open addressing whose free places hold None --- */
+
+enum { VALUES, NAMES, ANSWER, GENERATION, FIELDS }; /* of an entry, a tuple: the names are those of the last values */
 
 static int has_value(PyObject *object) { return PyUnicode_CheckExact(object) || PyLong_CheckExact(object); }
 
-/* With the generation: what was made before a fork is not found. */
-static PyObject *hash_request(PyObject *const *values, Py_ssize_t count, PyObject *names) {
+static size_t hash_request(PyObject *const *values, Py_ssize_t count, PyObject *names) {
     size_t hash = names == NULL ? 0 : (size_t)PyTuple_GET_SIZE(names);
-    hash = hash << 16 ^ atomic_load_explicit(&generation, memory_order_relaxed);
     for (Py_ssize_t i = 0; i < count; i++) {
         size_t part = has_value(values[i]) ? (size_t)PyObject_Hash(values[i]) : (size_t)(uintptr_t)values[i] >> 4;
         hash = (hash ^ part) * (size_t)0x9E3779B97F4A7C15u;
-        hash ^= hash >> 32;
     }
-    return PyLong_FromSize_t(hash >> 4); /* two digits of CPython's */
+    return hash >> 32;
 }
 
 /* Arguments are the same if they are the same objects, or numbers or texts of the same type and value: 1 and True are two. */
@@ -27,47 +26,52 @@ static int is_same(PyObject *a, PyObject *b) {
     return has_value(a) && Py_TYPE(a) == Py_TYPE(b) && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 
-/* An entry: the arguments, the names of the last of them, the answer. */
 static int is_entry(PyObject *entry, PyObject *const *values, Py_ssize_t count, PyObject *names) {
-    PyObject *known = PyTuple_GET_ITEM(entry, 0), *named = PyTuple_GET_ITEM(entry, 1);
+    PyObject *known = PyTuple_GET_ITEM(entry, VALUES), *named = PyTuple_GET_ITEM(entry, NAMES);
     if (PyTuple_GET_SIZE(known) != count || PyTuple_GET_SIZE(named) != (names == NULL ? 0 : PyTuple_GET_SIZE(names))) return 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(named); i++) /* both interned, by the compiler */
         if (PyTuple_GET_ITEM(named, i) != PyTuple_GET_ITEM(names, i)) return 0;
     for (Py_ssize_t i = 0; i < count; i++)
         if (!is_same(PyTuple_GET_ITEM(known, i), values[i])) return 0;
-    return 1;
+    /* What was made before a fork is not found. */
+    return PyLong_AsUnsignedLong(PyTuple_GET_ITEM(entry, GENERATION)) == atomic_load_explicit(&generation, memory_order_relaxed);
+}
+
+/* The place of a request in a list, or the free one where it belongs; -1 if there is none. */
+static Py_ssize_t find_place(PyObject *list, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    size_t size = (size_t)PyList_GET_SIZE(list), hash = hash_request(values, count, names); /* a power of two */
+    for (size_t i = 0; i < size; i++) {
+        size_t place = (hash + i) & (size - 1);
+        PyObject *entry = PyList_GET_ITEM(list, (Py_ssize_t)place);
+        if (!PyTuple_CheckExact(entry) || is_entry(entry, values, count, names)) return (Py_ssize_t)place;
+    }
+    return -1;
 }
 
 /* NULL without an exception if there is none. */
-static PyObject *find_answer(PyObject *answers, PyObject *const *values, Py_ssize_t count, PyObject *names) {
-    PyObject *hash = hash_request(values, count, names), *found = NULL;
-    PyObject *entry = hash == NULL ? NULL : PyObject_GetItem(answers, hash);
-    if (entry != NULL && is_entry(entry, values, count, names)) found = Py_NewRef(PyTuple_GET_ITEM(entry, 2));
-    Py_XDECREF(entry);
-    Py_XDECREF(hash);
-    if (found == NULL) PyErr_Clear();
+static PyObject *find_answer(PyObject *list, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    PyObject *found = NULL;
+    Py_BEGIN_CRITICAL_SECTION(list);
+    Py_ssize_t place = find_place(list, values, count, names);
+    PyObject *entry = place < 0 ? Py_None : PyList_GET_ITEM(list, place);
+    if (PyTuple_CheckExact(entry)) found = Py_NewRef(PyTuple_GET_ITEM(entry, ANSWER));
+    Py_END_CRITICAL_SECTION();
     return found;
 }
 
-static PyObject *find(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *answers, *values, *names;
-    if (!PyArg_ParseTuple(args, "O!O!O!:find", &PyDict_Type, &answers, &PyTuple_Type, &values, &PyTuple_Type, &names))
-        return NULL;
-    PyObject *found = find_answer(answers, &PyTuple_GET_ITEM(values, 0), PyTuple_GET_SIZE(values), names);
-    return found != NULL ? found : Py_NewRef(Py_None);
-}
-
 static PyObject *remember(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *answers, *values, *names, *answer;
-    if (!PyArg_ParseTuple(args, "O!O!O!O:remember", &PyDict_Type, &answers, &PyTuple_Type, &values, &PyTuple_Type, &names,
-                          &answer))
+    PyObject *list, *values, *names, *answer;
+    if (!PyArg_ParseTuple(args, "O!O!O!O:remember", &PyList_Type, &list, &PyTuple_Type, &values, &PyTuple_Type, &names, &answer))
         return NULL;
-    PyObject *hash = hash_request(&PyTuple_GET_ITEM(values, 0), PyTuple_GET_SIZE(values), names);
-    PyObject *entry = PyTuple_Pack(3, values, names, answer);
-    int status = hash == NULL || entry == NULL ? -1 : PyDict_SetItem(answers, hash, entry);
-    Py_XDECREF(hash);
-    Py_XDECREF(entry);
-    return status < 0 ? NULL : Py_NewRef(Py_None);
+    PyObject *entry = Py_BuildValue("OOOI", values, names, answer, atomic_load(&generation)), *before = NULL;
+    if (entry == NULL) return NULL;
+    Py_BEGIN_CRITICAL_SECTION(list);
+    Py_ssize_t place = find_place(list, &PyTuple_GET_ITEM(values, 0), PyTuple_GET_SIZE(values), names);
+    before = place < 0 ? entry : PyList_GET_ITEM(list, place);
+    if (place >= 0) PyList_SET_ITEM(list, place, entry);
+    Py_END_CRITICAL_SECTION();
+    Py_DECREF(before); /* here, because destructors run */
+    Py_RETURN_NONE;
 }
 
 /* --- a method --- */
@@ -76,22 +80,36 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *method;
-    PyObject *dict; /* what else is known of the method */
+    PyObject *dict;      /* what else is known of the method */
+    PyTypeObject *owner; /* the class whose objects have the attribute in a slot; NULL: the method alone is called */
+    Py_ssize_t offset;   /* of the slot */
 } Lookup;
 
 static PyObject *lookup_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
     Lookup *lookup = (Lookup *)self;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
-    if (lookup->method == NULL) return no_longer_in_use();
-    PyObject *quick = count == 0 ? NULL : PyObject_GetAttr(args[0], shared.quick), *found = NULL;
-    if (quick == NULL && count != 0) return NULL;
-    Py_ssize_t named = keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
-    Py_INCREF(self); /* the method may be replaced meanwhile */
-    if (quick != NULL && PyDict_CheckExact(quick)) found = find_answer(quick, args + 1, count - 1 + named, keywords);
-    if (found == NULL) found = PyObject_Vectorcall(lookup->method, args, flags, keywords);
-    Py_DECREF(self);
+    PyObject *quick = NULL, *found = NULL;
+    if (count != 0 && lookup->owner != NULL && PyObject_TypeCheck(args[0], lookup->owner))
+        quick = Py_XNewRef(*(PyObject **)((char *)args[0] + lookup->offset));
+    if (quick != NULL && PyList_Check(quick))
+        found = find_answer(quick, args + 1, count - 1 + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords)), keywords);
     Py_XDECREF(quick);
-    return found;
+    return found != NULL ? found : PyObject_Vectorcall(lookup->method, args, flags, keywords);
+}
+
+/* Called with the class that the method is defined in. */
+static PyObject *lookup_set_name(PyObject *self, PyObject *args) {
+    Lookup *lookup = (Lookup *)self;
+    PyObject *owner, *name;
+    if (!PyArg_ParseTuple(args, "OO:__set_name__", &owner, &name)) return NULL;
+    PyObject *member = PyObject_GetAttr(owner, shared.quick);
+    if (member == NULL) PyErr_Clear();
+    if (member != NULL && lookup->owner == NULL && Py_IS_TYPE(member, &PyMemberDescr_Type)) {
+        lookup->owner = (PyTypeObject *)Py_NewRef(PyDescr_TYPE(member));
+        lookup->offset = ((PyMemberDescrObject *)member)->d_member->offset;
+    }
+    Py_XDECREF(member);
+    Py_RETURN_NONE;
 }
 
 static PyObject *lookup_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type)) {
@@ -103,20 +121,17 @@ static int lookup_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(lookup->method);
     Py_VISIT(lookup->dict);
+    Py_VISIT(lookup->owner);
     return 0;
 }
 
-static int lookup_clear(PyObject *self) {
+static void lookup_dealloc(PyObject *self) { /* it has no tp_clear: there are no cycles of lookups alone */
     Lookup *lookup = (Lookup *)self;
-    Py_CLEAR(lookup->method);
-    Py_CLEAR(lookup->dict);
-    return 0;
-}
-
-static void lookup_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    lookup_clear(self);
+    Py_DECREF(lookup->method);
+    Py_XDECREF(lookup->dict);
+    Py_XDECREF(lookup->owner);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -132,14 +147,19 @@ static PyGetSetDef lookup_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+static PyMethodDef lookup_methods[] = {
+    {"__set_name__", lookup_set_name, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyType_Slot lookup_slots[] = {
     {Py_tp_doc, "A method that gives the same answer to the same arguments."},
     {Py_tp_dealloc, lookup_dealloc},
     {Py_tp_traverse, lookup_traverse},
-    {Py_tp_clear, lookup_clear},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_descr_get, lookup_get},
     {Py_tp_members, lookup_members},
+    {Py_tp_methods, lookup_methods},
     {Py_tp_getset, lookup_getset},
     {0, NULL},
 };
@@ -158,6 +178,7 @@ static PyObject *make_lookup(PyObject *Py_UNUSED(module), PyObject *method) {
     lookup->vectorcall = lookup_vectorcall;
     lookup->method = Py_NewRef(method);
     lookup->dict = NULL;
+    lookup->owner = NULL;
     PyObject_GC_Track(lookup);
     return (PyObject *)lookup;
 }
@@ -180,7 +201,7 @@ static PyObject *called_vectorcall(PyObject *self, PyObject *const *args, size_t
         if (Py_TYPE(quick)->tp_dealloc == signature_dealloc) {
             if (launch((Signature *)quick, &called->handles, args, count, keywords) == DONE)
                 result = Py_NewRef(Py_None);
-        } else if (PyDict_CheckExact(quick)) {
+        } else if (PyList_Check(quick)) {
             result = find_answer(quick, args, count + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords)), keywords);
         }
         Py_DECREF(quick);

@@ -25,7 +25,7 @@
 #endif
 
 /* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
-enum { INTERFACE = 11 };
+enum { INTERFACE = 12 };
 
 /* --- the layouts of others --- */
 
@@ -682,10 +682,10 @@ static PyMethodDef functions[] = {
     {"make_called_class", make_called_class, METH_O,
      "make_called_class(base): a class below another one, whose objects are called faster."},
     {"make_lookup", make_lookup, METH_O,
-     "make_lookup(method): a method that looks in the dict in the attribute _quick first, then asks the given one."},
+     "make_lookup(method): a method that looks in the list in the attribute _quick first, then asks the given one."},
     {"remember", remember, METH_VARARGS,
-     "remember(answers, values, names, answer): keep an answer in a dict, by its arguments and the names of the last of them."},
-    {"find", find, METH_VARARGS, "find(answers, values, names): the answer; None if there is none."},
+     "remember(answers, values, names, answer): keep an answer in a list, by its arguments and the names of the last of them.\n"
+     "Its length is a power of two, and its free places hold None."},
     {"make_signature", make_signature, METH_VARARGS,
      "make_signature(rows, function, default_stream, stream_type, learn_array, learn_stream)"},
     {"make_xla_handler", make_xla_handler, METH_VARARGS,

@@ -3,7 +3,6 @@
 Whatever the core does not know, and every error, it leaves to the method in Python that it stands before.
 """
 
-import operator
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -17,11 +16,10 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.types import cpp_name, is_exact
 from jitlto.cuda import device
 
-_INTERFACE = 11  # as in _launch.c
+_INTERFACE = 12  # as in _launch.c
 _MODULE = "jitlto.launch._launch"
 _MOST_ANSWERS = 1 << 15
 _exact: set[type] = {str, int, bool, type, NoneType}  # equal values of one of these are the same; others are added
-_SPELLED = object()  # marks a request whose values are spelled, or that is for one of several kinds of devices
 _Class = TypeVar("_Class")
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
@@ -66,10 +64,38 @@ def called(cls: type[_Class]) -> type[_Class]:
     return made
 
 
+class Answers(list[Any]):
+    """What a method has answered: a dict of all, and a table of what holds on all devices, which the core reads.
+
+    The table is the list itself. Its length is a power of two, and half of its places are free, which hold None.
+    """
+
+    __slots__ = ("_count", "known")
+
+    def __init__(self) -> None:
+        super().__init__([None] * 256)
+        self._count = 0
+        self.known: dict[Any, Any] = {}
+
+    def show(self, core: ModuleType, values: tuple[Any, ...], names: tuple[str, ...], answer: object) -> None:
+        """Put an answer into the table; an empty one replaces it when it is full: what is missed is put in again."""
+        self._count += 1
+        if 2 * self._count > len(self):
+            self[:] = [None] * min(4 * len(self), 2 * _MOST_ANSWERS)
+            self._count = 1
+        core.remember(self, values, names, answer)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self[:] = [None] * len(self)
+        self._count = 0
+        self.known.clear()
+
+
 def remembered(
     place: Callable[[], int],
 ) -> Callable[[Callable[_Arguments, _Answer]], Callable[_Arguments, _Answer]]:
-    """Have a method's answers kept in the dict that the object has in ``_quick``; the core looks there itself first.
+    """Have a method's answers kept in the :class:`Answers` that the object has in ``_quick``.
 
     Args:
         place: Returns 0 if an answer holds for all devices, else a number of those for which it does.
@@ -77,24 +103,24 @@ def remembered(
 
     def decorate(method: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
         core = extension()
-        find, remember = (core.find, core.remember) if core else (_find, _remember)
 
         @wraps(method)
         def ask(self: Any, /, *args: Any, **how: Any) -> Any:
-            values = (*args, *how.values()) if how else args
+            values, names, answers = (*args, *how.values()), tuple(how), self._quick
             try:
                 number = place()
-                if number or not _exact.issuperset(map(type, values)):
-                    values = _spell_all(values, number)
+                spelled = values if _exact.issuperset(map(type, values)) else tuple(map(_spell, values))
             except (JitltoError, TypeError):  # no device, or a wrong value, which the method reports
                 return method(self, *args, **how)
-            names, answers = tuple(how), self._quick
-            answer = find(answers, values, names)
+            key = (number, names, spelled, *map(type, values))  # to Python 1, 1.0 and True are equal
+            answer = answers.known.get(key)
             if answer is None:
                 answer = method(self, *args, **how)
-                if len(answers) >= _MOST_ANSWERS:
+                if len(answers.known) >= _MOST_ANSWERS:
                     answers.clear()
-                remember(answers, values, names, answer)
+                answers.known[key] = answer
+            if core is not None and number == 0 and spelled is values:
+                answers.show(core, values, names, answer)
             return answer
 
         return ask if core is None else update_wrapper(core.make_lookup(ask), method)  # type: ignore[return-value]
@@ -102,27 +128,12 @@ def remembered(
     return decorate
 
 
-def _find(answers: dict[Any, Any], values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
-    """Return an answer by its arguments and the names of the last of them, as the core does; None if there is none."""
-    return answers.get((names, values, *map(type, values)))  # to Python 1, 1.0 and True are equal
-
-
-def _remember(answers: dict[Any, Any], values: tuple[Any, ...], names: tuple[str, ...], answer: object) -> None:
-    answers[(names, values, *map(type, values))] = answer
-
-
-def _spell_all(values: tuple[Any, ...], number: int) -> tuple[Any, ...]:
-    """Return what stands for the values of a request: the same where each is what it means, for all devices."""
-    spelled = tuple(map(_spell, values))
-    return values if number == 0 and all(map(operator.is_, spelled, values)) else (*spelled, number, _SPELLED)
-
-
 def _spell(value: Any) -> Any:
     """Return what a value means: itself, or a text if it may change or be equal to another one."""
     if value is None or is_exact(value):
         _exact.add(type(value))
         return value
-    return repr(sorted(value.items())) if isinstance(value, Mapping) else f"{type(value).__name__} {cpp_name(value)}"
+    return repr(sorted(value.items())) if isinstance(value, Mapping) else cpp_name(value)
 
 
 def _after_fork() -> None:

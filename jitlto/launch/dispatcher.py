@@ -10,7 +10,7 @@ from jitlto.base.errors import PlanError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.cuda import device
-from jitlto.launch.core import called, remembered
+from jitlto.launch.core import Answers, called, remembered
 from jitlto.plan.configuration import normalize_configuration
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Dispatcher(Shared):
         if link_options is not None:
             check_type(link_options, Mapping, "link options must be a dict")
         self.names = tuple(names)
-        self._quick: dict[Any, Any] = {}
+        self._quick = Answers()
         self._family = family
         self._fixed = dict(fixed)
         how = {"entry": entry, "link_mode": link_mode, "link_options": dict(link_options or {})}

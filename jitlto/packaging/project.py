@@ -1,7 +1,7 @@
 """Packages that carry families: from ``pyproject.toml`` to the database in their wheel, compiled or taken from CI."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -27,10 +27,7 @@ _BUILD_OUTPUTS = ("build", "dist")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package's ``[tool.jitlto]``, and its families with the toolchain, architectures and options from there.
-
-    Also those that they use.
-    """
+    """A package's ``[tool.jitlto]``, and its families, also those that they use."""
 
     config: PackageConfig
     families: tuple[FamilyDeclaration, ...]
@@ -44,22 +41,11 @@ def load_package(project: Path) -> Package:
         FamilyError: If a family's declaration is invalid.
     """
     package_config = load_config(project)
-    families = [_configure(declaration.load_family(path), package_config) for path in package_config.families]
+    families = [declaration.load_family(path) for path in package_config.families]
     named = package_config.entry_points or {}
     # Callers find kernels by an entry point; groups that are only for other families need none.
     check_entry_points(package_config, [f.name for f in families if f.name in named or f.has_kernels])
     return Package(package_config, with_used(families))
-
-
-def _configure(family: FamilyDeclaration, package_config: PackageConfig) -> FamilyDeclaration:
-    return replace(
-        family,
-        uses=tuple(_configure(used, package_config) for used in family.uses),
-        architectures=package_config.architectures or family.architectures,
-        is_auto=package_config.is_auto if package_config.architectures else family.is_auto,
-        toolchain=package_config.toolchain or family.toolchain,
-        options=family.options + package_config.options,
-    )
 
 
 def build_package(pyproject: Path, output: Path, *, jobs: int | None = None) -> BuildReport | MergeReport:
@@ -115,16 +101,12 @@ def copy_prebuilt(package: Package, output: Path, *, allow_incomplete: bool = Fa
         BuildError: If one of its kernels does not plan.
         DatabaseError: If it is damaged, or cannot be written to ``output``.
     """
-    prebuilt = config.current().prebuilt
-    if prebuilt is None:
-        return None
-    # In a directory, the file with the database's path or name in the wheel.
-    below = (prebuilt / package.config.database, prebuilt / package.config.database.name)
-    path = next((each for each in (prebuilt, *below) if each.is_file()), None)
+    path = config.current().prebuilt
     if path is None:
-        hint = f"looked for {prebuilt}, {below[0]} and {below[1]}; give an absolute path, because build front ends "
-        what, hint = "JITLTO_PREBUILT: database does not exist", f"{hint}change the directory"
-        raise ProjectError(what, code="project-prebuilt-missing", where=str(prebuilt), hint=hint)
+        return None
+    if not path.is_file():
+        what, hint = "JITLTO_PREBUILT: no such file", "give an absolute path: build front ends change the directory"
+        raise ProjectError(what, code="project-prebuilt-missing", where=str(path), hint=hint)
     with FragmentDatabase(path) as opened:
         for difference in _find_differences(opened, package.families):
             what = f"JITLTO_PREBUILT: the database {difference}"
@@ -142,9 +124,8 @@ def _find_differences(opened: FragmentDatabase, families: Sequence[FamilyDeclara
         yield f"holds {', '.join(opened.families)}, and the package declares {', '.join(sorted(names))}"
     for family in families:
         expected, record = family_record(family), opened.families[family.name]
-        if lacking := [arch for arch in expected.architectures if arch not in record.architectures]:
-            yield f"was not built for {', '.join(arch.compute for arch in lacking)}, which {family.name} declares"
-        expected = msgspec.structs.replace(expected, architectures=record.architectures)
+        if {*expected.architectures} <= {*record.architectures}:  # "auto" adds some
+            expected = msgspec.structs.replace(expected, architectures=record.architectures)
         if other := [n for n in expected.__struct_fields__ if getattr(expected, n) != getattr(record, n)]:
             yield f"was built from a different declaration of {family.name}: {', '.join(other)} differ"
         fragments = opened.fragments(family.name)

@@ -1,4 +1,4 @@
-"""``[tool.jitlto]`` in a ``pyproject.toml``: the families of a wheel, their database, and how they are compiled."""
+"""``[tool.jitlto]`` in a ``pyproject.toml``: the families of a wheel, their database, and the pack beside it."""
 
 import json
 import os.path
@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import msgspec
+
 from jitlto.base.errors import FamilyError, JitltoError, ProjectError
 from jitlto.base.files import GROUP, SUFFIX
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families import declaration
-from jitlto.families.declaration import CompilerTable, check_options, parse_architectures
 
 # The path of a database in a wheel, of names that an entry point may have; its package is not below a directory src.
 _DATABASE = re.compile(rf"(?!src/)(?:\w+/)+\w+{re.escape(SUFFIX)}", re.ASCII)
@@ -26,14 +27,10 @@ class PackageConfig:
     path: Path  # of the pyproject.toml, absolute
     families: tuple[Path, ...]  # each one's family.toml
     database: PurePosixPath  # its path in the wheel
-    architectures: tuple[Architecture, ...] | None  # None: as each family declares
-    toolchain: str | None  # None: as each family declares
-    options: tuple[str, ...]  # after those of each family
     #: The entry points of the group ``jitlto.fragments``; None if they are not declared in ``pyproject.toml``.
     entry_points: Mapping[str, str] | None
     pack: str | None = None  # a file of recorded plans, or a family: the kernels to ship linked
     pack_architectures: tuple[Architecture, ...] = ()  # for these; none: as recorded
-    is_auto: bool = False  # whether LTO-IR is added where code differs, if architectures are given
 
     @property
     def root(self) -> Path:
@@ -46,13 +43,18 @@ class PackageConfig:
         return ".".join(self.database.with_suffix("").parts)
 
     @property
+    def places(self) -> tuple[PurePosixPath, ...]:
+        """The paths in the wheel of what is built: the database, and the pack if one is declared."""
+        return (self.database, self.database.with_suffix(".pack")) if self.pack else (self.database,)
+
+    @property
     def recording(self) -> Path | None:
         """The file of recorded plans that ``pack`` names; None if it names a family, or there is none."""
         path = self.root / self.pack if self.pack else None
         return path if path is not None and path.is_file() else None
 
 
-class _Table(CompilerTable, kw_only=True):
+class _Table(msgspec.Struct):
     database: str | None = None
     families: tuple[str, ...] | None = None
     pack: str | None = None
@@ -82,7 +84,6 @@ def load_config(project: Path) -> PackageConfig:
         raise document.error("missing table [tool.jitlto]", hint, case="missing-table")
     table = document.table("tool").table("jitlto")
     given = table.decode(_Table)
-    check_options(table, given.options)
     if given.pack_archs and given.pack is None:
         raise table.error("pack_archs without pack", 'write pack = "RECORDING", or remove pack_archs')
     try:
@@ -93,13 +94,9 @@ def load_config(project: Path) -> PackageConfig:
         table.path,
         _find_families(table, given.families),
         _parse_database(document, table, given.database),
-        None if given.archs is None else parse_architectures(table, given.archs),
-        given.toolchain,
-        given.options,
         _read_entry_points(document),
         given.pack,
         pack_architectures,
-        given.archs == "auto",
     )
 
 

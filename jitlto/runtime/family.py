@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError, LinkError
 from jitlto.base.events import Kind
-from jitlto.base.files import TWIN_SUFFIX, digest_of
+from jitlto.base.files import digest_of
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.cuda import device
-from jitlto.launch.core import remembered
+from jitlto.launch.core import Answers, remembered
 from jitlto.link.kernel_cache import EVENT_OF_LAYER
 from jitlto.link.requests import find_chosen, request_key
 from jitlto.link.single_flight import raise_copy
@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.launch.launcher import Launcher
     from jitlto.link.requests import Contents
     from jitlto.plan.cache_entry import Chosen, LinkedKernel
+    from jitlto.plan.enumeration import Kernel
     from jitlto.plan.plan import Plan, Request
     from jitlto.plan.planner import Planner
     from jitlto.record.family_record import FamilyRecord
@@ -126,6 +127,8 @@ class KernelFamily(Shared):
         DatabaseError: If the database is only a part of a sharded build.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_quick")  # the core reads the last
+
     def __init__(
         self, name: str, database: FragmentDatabase | DatabaseFile, session: Session = sessions.default
     ) -> None:
@@ -141,7 +144,7 @@ class KernelFamily(Shared):
         self.entrypoints: tuple[str, ...] = contents.entrypoints
         #: The version that its author declares; empty if there is none.
         self.version: str = contents.version
-        self._quick: dict[Any, Any] = {}  # request → launcher
+        self._quick = Answers()  # request → launcher
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
 
@@ -200,14 +203,17 @@ class KernelFamily(Shared):
         Each can be passed to :meth:`plan` unchanged; it includes ``entry`` if the family has several entrypoint groups.
         Kernels that need a caller's own code are included.
         """
-        from jitlto.plan import enumeration
-
         several = len(self.entrypoints) > 1
-        user_symbols = enumeration.find_user_symbols(self.record, self.index)
-        for kernel in enumeration.enumerate_kernels(self.index, user_symbols):
-            if isinstance(kernel, enumeration.Kernel):
-                group = {"entry": kernel.resolution.entry.key.group} if several else {}
-                yield group | dict(kernel.configuration)
+        for kernel in self.kernels():
+            group = {"entry": kernel.resolution.entry.key.group} if several else {}
+            yield group | dict(kernel.configuration)
+
+    def kernels(self) -> Iterator[Kernel]:
+        """Yield all kernels of the family that can be planned, also those that need a caller's own code."""
+        from jitlto.plan.enumeration import Kernel, enumerate_kernels, find_user_symbols
+
+        found = enumerate_kernels(self.index, find_user_symbols(self.record, self.index))
+        return (kernel for kernel in found if isinstance(kernel, Kernel))
 
     def planner(self, /, entry: str | None = None, **configuration: object) -> Planner[Launcher]:
         """Return a planner, to which fragments and the caller's own device code can be added.
@@ -415,10 +421,5 @@ class KernelFamily(Shared):
     def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
         from jitlto.launch.launcher import Launcher
 
-        if self._file.location.parent.suffix == TWIN_SUFFIX and not linked.is_ptx:
-            from jitlto.runtime.discovery.lineinfo import point_to_sources  # imported lazily: only for profilers
-
-            cubin = point_to_sources(linked.cubin, self.location, self.name)
-            linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
         with self.session.events.step("load", chosen.kernel):
             return Launcher(chosen, linked, plan)

@@ -10,7 +10,7 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import LinkError, PlanError
 from jitlto.base.frozen import Shared
 from jitlto.cuda import device
-from jitlto.launch.core import called, remembered
+from jitlto.launch.core import Answers, called, remembered
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.record.tuning import Block, TuneRecord, Variant
 from jitlto.tuning import devices, wisdom_file
@@ -51,7 +51,7 @@ class Chooser(Shared):
     __slots__ = ("__dict__", "__weakref__")
 
     def __init__(self, family: Any) -> None:
-        self._quick: dict[Any, Any] = {}  # problem → answer
+        self._quick = Answers()  # problem → answer
         self._family = family
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -91,8 +91,8 @@ def write(path: Path, wisdom: Wisdom) -> None:
         raise WisdomError(what, code="wisdom-unwritable", where=str(path), hint=hint) from None
 
 
-def add(path: Path, entry: Entry) -> None:
-    """Add an entry to a file, in place of that with the same key; processes that add at once wait for each other.
+def add(path: Path, *added: Entry) -> None:
+    """Add entries to a file, in place of those with the same keys; processes that add at once wait for each other.
 
     Raises:
         WisdomError: If the file cannot be read or written.
@@ -101,4 +101,4 @@ def add(path: Path, entry: Entry) -> None:
         os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103
     # Without locks, the entry of another process may be lost.
     with locked(path.with_name(f"{path.name}.lock"), _PATIENCE, f"writes {path}"):
-        write(path, _read_existing(path).replace(entry))
+        write(path, _read_existing(path).replace(*added))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.database.twin import TwinManifest
+from jitlto.database.twin import read_original
 from tests.support.commands import fails, jitlto, succeeds
 from tests.support.families import MINI, SHARED, write_family
 
@@ -23,9 +23,7 @@ def test_the_twin_with_line_information_is_built_beside_the_database(tmp_path: P
     printed = json.loads(succeeds("build", family, "-o", database, "--lineinfo", "--json"))
     twin = Path(printed["lineinfo"])
     assert twin == tmp_path / "mini.lineinfo"
-    manifest = TwinManifest.read(twin)
-    assert manifest is not None
-    assert manifest.original == printed["digest"]
+    assert read_original(twin) == printed["digest"]
     assert "JITLTO_LINEINFO=1" in succeeds("build", family, "-o", database, "--lineinfo")
     assert {path.name for path in tmp_path.iterdir()} == {"mini", "mini.fragdb", "mini.lineinfo"}
 

@@ -96,7 +96,7 @@ def test_a_store_that_works_is_well_and_one_that_does_not_gets_a_remedy(tmp_path
 
 
 def test_a_setting_that_is_none_is_the_error() -> None:
-    fails(jitlto("doctor", JITLTO_CACHE="sometimes"), 1, "JITLTO_CACHE", "sometimes", "readonly")
+    fails(jitlto("doctor", JITLTO_CACHE="sometimes"), 1, "JITLTO_CACHE", "sometimes", "on or off")
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from jitlto.families import declaration
-from jitlto.families.matrix.document import load_matrix
+from jitlto.families.matrix import load_matrix
 from jitlto.families.templates import render_family
 from tests.support.shipped import GROUPS
 

@@ -167,9 +167,8 @@ def test_a_package_carries_the_families_that_its_own_use(tmp_path: Path, familie
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pyproject.toml").write_text(
         '[project]\nname = "pkg"\nversion = "1"\n[project.entry-points."jitlto.fragments"]\nsearch = "pkg.kernels"\n'
-        f'[tool.jitlto]\nfamilies = {families}\ndatabase = "pkg/kernels.fragdb"\narchs = ["80"]\n'
+        f'[tool.jitlto]\nfamilies = {families}\ndatabase = "pkg/kernels.fragdb"\n'
     )
     package = load_package(tmp_path)
     assert sorted(each.name for each in package.families) == ["common", "search"]
-    assert {str(arch) for each in package.families for arch in each.architectures} == {"80"}
     assert tmp_path / "fragments" / "common" / "scale.cuh" in list_sources(package)

@@ -126,16 +126,6 @@ def test_a_cleared_launcher_launches_nothing(core: ModuleType, driver: Driver) -
     assert driver.launches == 1
 
 
-def test_a_cleared_look_up_refuses(core: ModuleType) -> None:
-    lookup = core.make_lookup(lambda *_: "asked")
-    asked = type("Asked", (), {"look": lookup, "_quick": {}})()
-    core.remember(asked._quick, (1,), (), "known")
-    assert (asked.look(1), asked.look(2)) == ("known", "asked")
-    clear(lookup)
-    assert refuses(lambda: asked.look(1))
-    assert refuses(lookup)
-
-
 def test_an_object_whose_method_is_gone_refuses(core: ModuleType) -> None:
     called = core.make_called_class(Plain)()
     assert called() == "plainly"
@@ -193,14 +183,6 @@ def test_a_launcher_used_while_it_is_cleared_launches_nothing(core: ModuleType, 
     clear(launcher)
     assert dying.outcomes == [TypeError]
     assert not driver.launches
-
-
-def test_a_look_up_used_while_it_is_cleared_refuses(core: ModuleType) -> None:
-    dying = Dying(lambda lookup: lookup(Plain(), 1))
-    lookup = core.make_lookup(dying.make())
-    dying.uses(lookup)
-    clear(lookup)
-    assert dying.outcomes == [TypeError]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from jitlto.base.errors import NoDeviceError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.cuda import device
 from jitlto.launch import core as core_module
+from jitlto.launch.core import Answers
 from jitlto.runtime.family import KernelFamily
 from tests.support import launch_core
 from tests.support.errors import raises
@@ -22,7 +23,7 @@ def asked(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.F
     """The configurations that the family planned, on a machine with devices of one architecture."""
     core = launch_core.core() if request.param == "compiled" else None
     launch_core.use(monkeypatch, core)
-    monkeypatch.setattr(mini, "_quick", {})
+    monkeypatch.setattr(mini, "_quick", Answers())
     configurations: list[dict[str, Any]] = []
     stand_in = SimpleNamespace(compute_capability=(9, 0))
     monkeypatch.setattr(device, "current", lambda: stand_in)

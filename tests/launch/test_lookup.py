@@ -21,10 +21,11 @@ class Answer:
 class Asked:
     """An object with a look-up, and what reached the function behind it."""
 
+    __slots__ = ("__weakref__", "_quick", "calls")
     launcher: Any
 
     def __init__(self) -> None:
-        self._quick: Any = {}
+        self._quick: Any = [None] * 32
         self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
 
@@ -38,9 +39,18 @@ def answer(asked: Asked, *args: Any, **how: Any) -> Answer:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    lookup = launch_core.core().make_lookup(answer)
-    monkeypatch.setattr(Asked, "launcher", lookup, raising=False)
+    use(monkeypatch, answer)
     return Asked()
+
+
+def use(monkeypatch: pytest.MonkeyPatch, method: Callable[..., Any]) -> None:
+    lookup = launch_core.core().make_lookup(method)
+    lookup.__set_name__(Asked, "launcher")
+    monkeypatch.setattr(Asked, "launcher", lookup, raising=False)
+
+
+def clear(asked: Asked) -> None:
+    asked._quick[:] = [None] * 32
 
 
 def test_the_same_arguments_get_the_same_answer(asked: Asked) -> None:
@@ -60,29 +70,33 @@ def test_the_same_arguments_get_the_same_answer(asked: Asked) -> None:
     for request in requests:  # a later one may take the place of an earlier one
         answers.append(request())
         assert request() is answers[-1]
-        asked._quick.clear()
+        clear(asked)
         assert request() is not answers[-1]
     assert len(set(map(id, answers))) == len(answers)
     assert len(asked.calls) == 2 * len(answers)
 
 
-def test_without_a_table_the_method_is_asked(asked: Asked) -> None:
-    asked._quick = []
-    with pytest.raises(TypeError, match="must be dict"):
-        asked.launcher(1)
-    assert asked.calls == [((1,), {})]
+@pytest.mark.parametrize("table", [[], {}, None])
+def test_without_a_table_the_method_is_asked(asked: Asked, monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
+    use(monkeypatch, lambda *args, **how: (args, how))
+    asked._quick = table
+    assert asked.launcher(1, a=2) == ((asked, 1), {"a": 2})
     del asked._quick
-    with pytest.raises(AttributeError, match="_quick"):
-        asked.launcher(1)
-    with pytest.raises(TypeError):
-        Asked.launcher()
+    assert asked.launcher(1) == ((asked, 1), {})
+    assert Asked.launcher() == ((), {})
+    assert Asked.launcher(SAME) == ((SAME,), {})
+
+
+def test_a_full_table_takes_no_more(asked: Asked) -> None:
+    answers = [asked.launcher(number) for number in range(40)]
+    assert [asked.launcher(number) is answers[number] for number in range(40)] == [True] * 32 + [False] * 8
 
 
 def test_what_the_function_raises_is_raised(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise KeyError("no")
 
-    monkeypatch.setattr(Asked, "launcher", launch_core.core().make_lookup(refuse))
+    use(monkeypatch, refuse)
     with pytest.raises(KeyError, match="no"):
         asked.launcher(a=[])
 
@@ -94,7 +108,7 @@ def test_every_reference_is_given_back(asked: Asked) -> None:
     for _ in range(10):
         remember(asked._quick, values, (), made)
         assert asked.launcher(*values) is made
-    asked._quick.clear()
+    clear(asked)
     assert [sys.getrefcount(thing) for thing in (made, *values)] == before
     for wrong in ((1, (), made), (values, [], made), (values, ())):
         with pytest.raises(TypeError):

@@ -43,20 +43,17 @@ def test_the_database_is_the_only_required_key(tmp_path: Path) -> None:
     assert found == pyproject.load_config(tmp_path)
     assert found.families == (tmp_path / "fragments" / "mini" / "family.toml",)
     assert found.database == PurePosixPath("my_package/fragments.fragdb")
-    assert (found.architectures, found.toolchain, found.options) == (None, None, ())
     assert found.entry_point == "my_package.fragments"
     assert found.entry_points == {"mini": "my_package.fragments"}
     assert found.root == tmp_path
 
 
 def test_all_keys_are_read(tmp_path: Path) -> None:
-    table = (
-        TABLE + 'families = ["fragments/mini", "mini"]\narchs = ["90a", "80"]\ntoolchain = "nvcc"\noptions = ["-DX=1"]'
-    )
+    table = TABLE + 'families = ["fragments/mini", "mini"]\npack = "mini"\npack_archs = ["sm_90a", "sm_80"]'
     found = pyproject.load_config(project(tmp_path, table))
     assert len(found.families) == 1, "named twice, built once"
-    assert found.architectures == (Architecture(80), Architecture(90, "a"))
-    assert (found.toolchain, found.options) == ("nvcc", ("-DX=1",))
+    assert (found.pack, found.pack_architectures) == ("mini", (Architecture(90, "a"), Architecture(80)))
+    assert list(map(str, found.places)) == ["my_package/fragments.fragdb", "my_package/fragments.pack"]
 
 
 @pytest.mark.parametrize(
@@ -67,9 +64,7 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         (TABLE + "familes = []", "unknown-key", "'familes'", "did you mean 'families'?"),
         (TABLE + "families = []", "no-families", "families", "fragments/"),
         (TABLE + 'families = ["minni"]', "unknown-family", "'minni'", "did you mean 'mini'?"),
-        (TABLE + 'archs = ["sm_x"]', "invalid-value", "'sm_x'", "sm_90"),
-        (TABLE + 'options = ["-use_fast_math"]', "option", "'-use_fast_math'", "fast_math"),
-        (TABLE + 'options = ["-I/usr/include"]', "option", "'-I/usr/include'", ""),
+        (TABLE + 'pack = "mini"\npack_archs = ["sm_x"]', "invalid-value", "'sm_x'", "sm_90"),
         (TABLE + 'pack_archs = ["sm_90"]', "invalid-value", "pack_archs", "RECORDING"),
     ],
 )

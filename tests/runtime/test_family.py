@@ -19,6 +19,7 @@ from jitlto.base.errors import (
 )
 from jitlto.base.types import cpp_name
 from jitlto.database import FragmentDatabase
+from jitlto.launch.core import Answers
 from jitlto.record.fragment import FragmentKey, Role
 from jitlto.runtime import family as family_module
 from jitlto.runtime.family import KernelFamily
@@ -156,7 +157,7 @@ def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest
     device = SimpleNamespace(compute_capability=(9, 0))
     core = launch_core.core() if "compiled" in request.param else None
     launch_core.use(monkeypatch, core)
-    monkeypatch.setattr(mini, "_quick", {})
+    monkeypatch.setattr(mini, "_quick", Answers())
     monkeypatch.setattr(family_module.device, "kind", lambda: 90 if request.param == "several" else 0)
     monkeypatch.setattr(family_module.device, "current", lambda: device)
     monkeypatch.setattr(type(mini.session), "is_recording", True)  # so that nothing is looked up

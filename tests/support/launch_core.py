@@ -70,7 +70,10 @@ def use(monkeypatch: pytest.MonkeyPatch, core: ModuleType | None) -> None:
     monkeypatch.setattr(core_module, "extension", lambda: core)
     for owner, name in ((KernelFamily, "launcher"), (plain_class(dispatcher.Dispatcher), "__call__")):
         method = vars(owner)[name].__wrapped__
-        monkeypatch.setattr(owner, name, core_module.remembered(lambda: device.kind())(method))
+        made = core_module.remembered(lambda: device.kind())(method)
+        if core is not None:
+            made.__set_name__(owner, name)
+        monkeypatch.setattr(owner, name, made)
     for module, name in ((dispatcher, "Dispatcher"), (best, "Chooser")):
         monkeypatch.setattr(module, name, core_module.called(plain_class(getattr(module, name))))
 

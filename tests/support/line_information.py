@@ -11,7 +11,6 @@ import pytest
 
 from jitlto.cuda import toolkit
 from jitlto.cuda.elf import PROGBITS, read_sections
-from jitlto.cuda.line_table import rename_files
 
 _PLACE = re.compile(r'"([^"]+)", line (\d+)')
 _NOP = 0x918  # the low 12 bits of an instruction
@@ -63,15 +62,3 @@ def instructions(cubin: bytes, directory: Path) -> Iterator[Instruction]:
             is_new = True
             if not match[1].startswith("NOP"):
                 yield Instruction(match[1], places)
-
-
-def read_files(cubin: bytes) -> list[str]:
-    """The names of the files that a cubin's line table lists."""
-    names: dict[str, None] = {}
-
-    def keep(name: str) -> str:
-        names[name] = None
-        return name
-
-    rename_files(cubin, keep)
-    return list(names)

@@ -24,20 +24,14 @@ def test_the_default_wins_ties() -> None:
     assert chosen(trial(1.0, veclen="1"), trial(1.0, veclen="0")) == "veclen=1"
 
 
-def test_of_others_that_tie_that_which_differs_least_from_the_default_wins() -> None:
-    default, both = trial(1.0, a="1", veclen="1"), trial(0.5, a="2", veclen="4")
-    one = trial(0.501, a="1", veclen="4")
-    assert chosen(default, both, one) == chosen(default, one, both) == "a=1 veclen=4"
+def test_of_others_that_tie_that_which_is_declared_first_wins() -> None:
+    assert chosen(trial(1.0, veclen="1"), trial(0.501, veclen="8"), trial(0.5, veclen="4")) == "veclen=8"
 
 
 @pytest.mark.slow
-@given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=6), st.integers(0, 10**6))
-def test_the_choice_does_not_depend_on_the_order_and_costs_no_more_than_the_band(times: list[float], seed: int) -> None:
-    trials = [trial(seconds, veclen=str(n)) for n, seconds in enumerate(times)]
-    others = trials[1:]
-    random.Random(seed).shuffle(others)  # noqa: S311 - no secret
-    made, again = entry(*trials), entry(trials[0], *others)
-    assert made.chosen == again.chosen
+@given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=6))
+def test_the_choice_costs_no_more_than_the_band(times: list[float]) -> None:
+    made = entry(*(trial(seconds, veclen=str(n)) for n, seconds in enumerate(times)))
     assert made.chosen.seconds <= min(times) * (1 + TIE)
 
 

@@ -11,7 +11,7 @@ from setuptools.errors import SetupError
 
 from jitlto.base.errors import JitltoError
 from jitlto.packaging import project
-from jitlto.packaging.pack import build_pack
+from jitlto.packaging.pack import build_files
 
 _log = logging.getLogger(__name__)
 
@@ -23,24 +23,16 @@ class BuildFragments(build_py):
         super().run()
         with _setup_errors():
             package = project.load_package(Path("pyproject.toml"))
-            if self.editable_mode:
-                return
-            output = Path(self.build_lib, package.config.database)
-            output.parent.mkdir(parents=True, exist_ok=True)
-            report = project.build_package(package.config.path, output)
-            build_pack(package.config, output)
-        for advice in report.advice:
-            _log.warning("jitlto: %s", advice)
-        _log.info("jitlto: %s", project.summarize(report))
+            if not self.editable_mode:
+                build_files(package, Path(self.build_lib), _log.warning, _log.info)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
         outputs = list(super().get_outputs(include_bytecode))
         if self.editable_mode:
             return outputs
         with _setup_errors():
-            package = project.load_package(Path("pyproject.toml")).config
-        output = Path(self.build_lib, package.database)
-        return [*outputs, str(output), *([str(output.with_suffix(".pack"))] if package.pack else [])]
+            package = project.load_package(Path("pyproject.toml"))
+        return [*outputs, *(str(Path(self.build_lib, place)) for place in package.config.places)]
 
     def get_source_files(self) -> list[str]:
         """List the files that an sdist must hold, relative to the project."""

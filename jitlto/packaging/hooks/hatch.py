@@ -14,7 +14,7 @@ from hatchling.plugin import hookimpl
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import temporary_directory
 from jitlto.packaging import project
-from jitlto.packaging.pack import build_pack
+from jitlto.packaging.pack import build_files
 
 
 class JitltoBuildHook(BuildHookInterface[BuilderConfig]):
@@ -37,14 +37,9 @@ class JitltoBuildHook(BuildHookInterface[BuilderConfig]):
             return {}
         # Removed together with this object, after the wheel is written.
         self._directory = temporary_directory("jitlto-")
-        place = package.config.database
-        output = Path(self._directory.__enter__()) / place.name
-        report = project.build_package(package.config.path, output)
-        pack = build_pack(package.config, output)
-        for advice in report.advice:
-            self.app.display_warning(f"jitlto: {advice}")
-        self.app.display_info(f"jitlto: {project.summarize(report)}")
-        return {str(output): str(place), **({str(pack): str(place.with_suffix(".pack"))} if pack else {})}
+        directory = Path(self._directory.__enter__())
+        build_files(package, directory, self.app.display_warning, self.app.display_info)
+        return {str(directory / place): str(place) for place in package.config.places}
 
 
 @hookimpl

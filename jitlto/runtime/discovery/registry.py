@@ -118,7 +118,7 @@ class Registry:
         file = self._file(Path(path))
         if not self.settings.lineinfo:
             return file
-        from jitlto.runtime.discovery.lineinfo import find_twin  # imported lazily: only for profilers
+        from jitlto.database.twin import find_twin  # imported lazily: only for profilers
 
         twin = find_twin(file.location, file.contents.digest)
         return self._file(twin) if twin else file
