@@ -142,10 +142,6 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
             flags.append(f"-split-compile={self.split_compile}")
         return (*flags, *(f"-Xptxas={option}" for option in self.ptxas))
 
-    def assembler_options(self) -> list[str]:
-        """Return the names of the set options that only ptxas heeds, and so no link into PTX."""
-        return [name for name in ("max_registers", "ptxas") if getattr(self, name)]
-
     def compile_flags(self) -> tuple[str, ...]:
         """Return the compiler's flags for the options that a link alone cannot set.
 
