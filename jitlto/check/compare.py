@@ -77,6 +77,6 @@ def _compare(family: KernelFamily, job: LinkJob) -> None:
         for fragment, image in zip(fragments, plan.images, strict=True)
     ]
     store, workers = family.session.kernel_cache.store, default_workers() if len(inputs) > _MANY else 1
-    provided, target = [f.provides for f in fragments], plan.link_target.linked_for
+    provided, target = [f.provides for f in fragments], plan.target
     if conflict := ConflictSearch(inputs, provided, target, plan.options, store, workers).find():
         raise conflict.error()

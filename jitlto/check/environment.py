@@ -110,7 +110,7 @@ def _fitting() -> Iterator[Component]:
             yield Component("NVRTC → nvJitLink", state, False, remedy, "linking")
     cuda = driver.cuda_version()
     if cuda is not None:
-        refused = driver.find_incompatibility(cuda, linker, None)
+        refused = driver.find_incompatibility(cuda, linker)
         yield Component("driver", f"for CUDA {cuda}", refused is None, ": ".join(refused) if refused else None)
 
 

@@ -15,7 +15,7 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.files import check_path
 from jitlto.base.versions import Architecture
 from jitlto.cuda import nvjitlink
-from jitlto.cuda.compatibility import can_link_for, jit_base, linkable_architectures
+from jitlto.cuda.compatibility import can_link_for, linkable_architectures
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,11 +44,8 @@ def parse_size(_: click.Context, parameter: click.Parameter, value: str | None) 
         raise click.BadParameter(f"{error.what}; {error.hint}") from error
 
 
-def parse_target(text: str, *, reachable: bool = False) -> Architecture:
+def parse_target(text: str) -> Architecture:
     """Return an architecture that nvJitLink links for; any other is wrong usage (status 2) in every command.
-
-    Args:
-        reachable: Whether to accept one for which it makes PTX that the driver compiles, too.
 
     Raises:
         click.BadParameter: If it is invalid or not acceptable.
@@ -59,7 +56,7 @@ def parse_target(text: str, *, reachable: bool = False) -> Architecture:
     except JitltoError as error:
         raise click.BadParameter(f"{error.what}; {error.hint}") from error
     linker = nvjitlink.version()
-    if not can_link_for(linker, target) and not (reachable and jit_base(target, linker, requested=True)):
+    if not can_link_for(linker, target):
         known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
         raise click.BadParameter(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}")
     return target

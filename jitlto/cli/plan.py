@@ -20,7 +20,7 @@ _PLACES = {"pack": "in a pack", "disk": "in the user's cache", "store": "in a sh
 
 
 def _parse_target(_: click.Context, __: click.Parameter, text: str | None) -> Architecture | None:
-    return None if text is None else parse_target(text, reachable=True)
+    return None if text is None else parse_target(text)
 
 
 @click.command(
