@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
@@ -84,10 +84,6 @@ class Operator(Shared):
             check_type(self.backward.operator, Operator, "backward: the second operator must be an Operator")
         check_declaration(self)
         declared.add(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Be declared again in another process."""
-        return Operator, tuple(getattr(self, field.name) for field in fields(self))
 
     @property
     def namespace(self) -> str:

@@ -23,7 +23,7 @@ from jitlto.base.errors import OperatorError
 from jitlto.cuda.libraries import driver
 from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import check_call
-from jitlto.frameworks.parts import REQUIRED, Array, Call, Case, Launch
+from jitlto.frameworks.parts import Array, Call, Case, Launch
 from jitlto.launch.core import extension
 from jitlto.launch.signature import loaded_function
 from jitlto.launch.step import Step, make_packing
@@ -110,9 +110,8 @@ class _Statics(NamedTuple):
 
 def make_function(operator: Operator) -> Callable[..., Any]:
     """Return a function that calls an operator; see :func:`jitlto.jax_call`."""
-    kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
-    defaults = {a.name: empty if a.default is REQUIRED else a.default for a in operator.arguments}
-    signature = inspect.Signature([inspect.Parameter(n, kind, default=default) for n, default in defaults.items()])
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(a.name, kind, default=a.default) for a in operator.arguments])
 
     def function(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs)
