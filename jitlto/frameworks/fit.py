@@ -19,8 +19,6 @@ from jitlto.runtime.family import KernelFamily
 if TYPE_CHECKING:
     from jitlto.plan.plan import Plan
 
-#: Stands for the value of a scalar that is known to no one before the launch.
-UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda _: "unknown"})()
 _EXAMPLES: Mapping[str, object] = {"int": 1, "float": 0.5, "bool": True}
 _MOST_THREADS = 1024  # of a block, on every architecture
 
@@ -30,7 +28,8 @@ def check_call(operator: Operator, values: Sequence[Any]) -> Plan | None:
 
     Args:
         operator: The declaration.
-        values: As for :meth:`Operator.bind`, with sizes that are ints; of a scalar its value or :data:`UNKNOWN`.
+        values: As for :meth:`Operator.bind`, with sizes that are ints; of a scalar its value, or anything that is no
+            number where that is known to no one before the launch.
 
     Returns:
         The kernel's plan; None if there is nothing to launch, or the family is no family of a database.
@@ -83,7 +82,7 @@ def _check_arguments(
         is_address = callable(declared)
         if place is not None and isinstance(part, Scalar):
             value, is_address = given[place], part.type == "int"
-            value = _EXAMPLES[part.type] if value is UNKNOWN else value
+            value = value if isinstance(value, int | float | complex) else _EXAMPLES[part.type]
         if target is None:
             convert(value)
         elif value is not None and not (value == 0 or is_address):

@@ -4,7 +4,7 @@ They are registered with ``Library.define`` and ``impl``, which costs a call les
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,8 +14,8 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode  # nor for 
 from torch.autograd.function import once_differentiable
 
 from jitlto.frameworks.declaration import Backward, Operator
-from jitlto.frameworks.fit import UNKNOWN, check_call
-from jitlto.frameworks.parts import REQUIRED, Argument, Array, Flag, Scalar
+from jitlto.frameworks.fit import check_call
+from jitlto.frameworks.parts import REQUIRED, Argument, Array, Flag
 from jitlto.frameworks.torch_kernel import (
     Cuda,
     Implementation,
@@ -122,29 +122,16 @@ def _fake(operator: Operator, *given: Any) -> Any:
     if not isinstance(first, FakeTensor):  # in a trace, torch.func has seen to it before
         refuse_tangents(operator, [v for a, v in zip(operator.arguments, args, strict=True) if isinstance(a, Array)])
     results = operator.results(bind(operator, args))
-    known = _without_symbols(operator, describe(operator, args))
-    if known is not None:
+    known = [(tuple(map(_example, v[0])), v[1]) if isinstance(v, tuple) else v for v in describe(operator, args)]
+    if not any(isinstance(value, tuple) and None in value[0] for value in known):
         check_call(operator, known)
     return returned(make_outputs(results, first.device))
 
 
-def _without_symbols(operator: Operator, described: Sequence[Any]) -> list[Any] | None:
-    """Return the arguments of a call with the example's sizes for symbols; None if a size has no example."""
-    values: list[Any] = []
-    for argument, value in zip(operator.arguments, described, strict=True):
-        if isinstance(argument, Array) and value is not None:
-            sizes = [size if isinstance(size, int) else _example(size) for size in value[0]]
-            if None in sizes:
-                return None
-            values.append((tuple(sizes), value[1]))
-        else:
-            unknown = (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Tensor)
-            values.append(UNKNOWN if isinstance(argument, Scalar) and isinstance(value, unknown) else value)
-    return values
-
-
 def _example(size: Any) -> int | None:
-    """Return the size that a symbol had when the graph was made, without a guard on it."""
+    """Return a size, of a symbol that which it had when the graph was made, without a guard on it; None without one."""
+    if isinstance(size, int):
+        return size
     return int(size.node.hint) if size.node.has_hint() else None
 
 
