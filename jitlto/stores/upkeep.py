@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from jitlto.base.config import Config
@@ -35,15 +36,15 @@ def examine(address: StoreAddress, settings: Config) -> Iterator[tuple[str, str 
         settings: Decide what is trusted, and what signs.
     """
     trust = Trust.of(settings, address)
-    for load in (trust.load_trusted, *([trust.load_signing_key] if address.writes else [])):
+    steps: list[Callable[[], object]] = [trust.load_trusted, trust.load_signing_key, partial(_try, address)]
+    for step in steps if address.writes else steps[::2]:
         try:
-            load()
+            found = step()
         except StoreError as error:
             yield f"{address.url}: {error.where or ''} {error.what}", error.hint
-    try:
-        yield f"{address.url}: {_try(address)}", None
-    except StoreError as error:
-        yield f"{address.url}: {error.what}", error.hint
+        else:
+            if isinstance(found, str):
+                yield f"{address.url}: {found}", None
 
 
 def _try(address: StoreAddress) -> str:
