@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jitlto.base.errors import JitltoError, LaunchError
 from jitlto.base.types import Parameter, find_scalar
 from jitlto.frameworks.declaration import Operator
-from jitlto.frameworks.parts import Argument, Array, Call, Output, Scalar
+from jitlto.frameworks.parts import Array, Call, Output, Scalar
 from jitlto.frameworks.shapes import DType
 from jitlto.launch.argument_errors import argument_error, count_error
 from jitlto.launch.arguments import pointed_type
@@ -65,7 +65,11 @@ def _check_arguments(
         raise count_error(kernel, signature, len(call.parameters))
     parts = (*operator.arguments, *operator.outputs)
     given = (*values, *call.results)
-    written = {place: part.name for place, part in enumerate(parts) if _is_written(part) and given[place] is not None}
+    written = {
+        place: part.name
+        for place, part in enumerate(parts)
+        if getattr(part, "mutated", isinstance(part, Output)) and given[place] is not None
+    }
     taken: dict[int, Parameter] = {}
     converters = make_packing(tuple(signature)).converters
     for declared, (place, value), parameter, convert in zip(
@@ -92,10 +96,6 @@ def _check_arguments(
         what = f"it takes {taken[place]}" if place in taken else "it is not passed"
         hint = f"name {name} in parameters where the kernel takes a pointer to what it writes"
         raise operator.error(f"the kernel cannot write to {name}: {what}", hint, "output")
-
-
-def _is_written(part: Argument | Output) -> bool:
-    return isinstance(part, Output) or (isinstance(part, Array) and part.mutated)
 
 
 def _check_array(parameter: Parameter, target: str | None, dtype: str) -> None:

@@ -1,6 +1,6 @@
 """What an operator of PyTorch does with tensors that have memory: it launches the kernel."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -9,11 +9,9 @@ import torch
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.parts import REQUIRED, Argument, Array, Call, Case, Flag, Scalar
-from jitlto.frameworks.shapes import DTYPES
 from jitlto.launch.launcher import Launcher
 
 _MOST_CALLS = 4096  # bounds the memory of programs with new shapes in every call
-_DTYPES: Mapping[str, Any] = {name: getattr(torch, name) for name in DTYPES if hasattr(torch, name)}
 _LEGACY_STREAM = 1  # CUDA's handle for the default stream, for which PyTorch says 0
 
 
@@ -126,7 +124,7 @@ def bind(operator: Operator, args: Sequence[Any]) -> Case:
 
 def make_outputs(call_results: Sequence[tuple[tuple[Any, ...], str]], device: Any) -> list[Any]:
     """Return new tensors of some shapes and dtypes."""
-    return [torch.empty(shape, dtype=_DTYPES[dtype], device=device) for shape, dtype in call_results]
+    return [torch.empty(shape, dtype=getattr(torch, dtype), device=device) for shape, dtype in call_results]
 
 
 def returned(outputs: Sequence[Any]) -> Any:
