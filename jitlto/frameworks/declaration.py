@@ -83,8 +83,6 @@ class Operator(Shared):
     examples: Sequence[Mapping[str, Sequence[object]]] = ({},)
 
     def __post_init__(self) -> None:
-        if self.backward is not None:
-            check_type(self.backward.operator, Operator, "backward: the second operator must be an Operator")
         _check(self)
         declared.add(self)
 
@@ -292,6 +290,7 @@ def _check_arguments(operator: Operator) -> None:
 
 def _check_backward(operator: Operator, backward: Backward) -> None:
     """Check that gradients are computed from what there is, and mutate nothing."""
+    check_type(backward.operator, Operator, "backward: the second operator must be an Operator")
     second, arrays = backward.operator, {array.name for array in operator.arrays}
     if any(array.mutated for array in (*operator.arrays, *second.arrays)):
         raise operator.error("backward: an operator with gradients mutates nothing", case="backward")

@@ -107,7 +107,6 @@ def prune(
     older_than: float | None = None,
     size: int | None = None,
     dry_run: bool = False,
-    now: float | None = None,
 ) -> tuple[list[StoredObject], list[StoredObject]]:
     """Remove the entries that are old, and the oldest until the rest is small enough.
 
@@ -117,7 +116,6 @@ def prune(
         older_than: Seconds after which an entry is removed.
         size: Bytes that may be left.
         dry_run: Remove nothing, and return what would be.
-        now: Seconds since 1970.
 
     Returns:
         What is removed, and what is left.
@@ -125,11 +123,10 @@ def prune(
     Raises:
         StoreError: If the store cannot be listed, or an object cannot be removed.
     """
-    now = time.time() if now is None else now
     held = [each for each in _held(backend) if kind_of(each.name) != artifacts.KIND]
     total, count = sum(each.size for each in held), 0
     for each in held:
-        too_old = older_than is not None and now - each.modified > older_than
+        too_old = older_than is not None and time.time() - each.modified > older_than
         if not too_old and (size is None or total <= size):
             break
         total -= each.size
