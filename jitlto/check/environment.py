@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from jitlto.base import config
 from jitlto.base.config import Config
-from jitlto.base.errors import DatabaseError, JitltoError, ToolchainError
+from jitlto.base.errors import JitltoError, ToolchainError
 from jitlto.base.user_caches import user_caches
 from jitlto.check.links import require_readable
 from jitlto.compile import nvcc
@@ -16,7 +16,7 @@ from jitlto.cuda import device, driver, libraries, nvjitlink, toolkit
 from jitlto.cuda.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
 from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.launch.core import extension
-from jitlto.runtime.discovery.installed import installed_families
+from jitlto.runtime.discovery import editable, entry_points
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.stores.address import parse_store
 from jitlto.stores.upkeep import examine
@@ -194,21 +194,25 @@ def _databases(settings: Config) -> Iterator[Component]:
 
 
 def _installed(settings: Config) -> Iterator[Component]:
-    """Yield the families of installed packages."""
-    listed = installed_families(Registry((), settings=settings))
-    if not listed:
+    """Yield the families of installed packages, without building any."""
+    families = sorted(entry_points.families(), key=lambda each: (each.family, each.distribution))
+    if not families:
         yield Component("installed families", "none")
-    for each in listed:
-        trouble = each.trouble
-        if each.database and not trouble:
-            try:
-                with FragmentDatabase(each.database) as database:
-                    trouble = _link_trouble(database)
-            except DatabaseError as error:  # its contents were in a pack beside it
-                trouble = error.what
-        place = f"{each.family} of {each.distribution} {each.version}: {each.database or each.editable}"
-        ok = trouble is None or (each.editable is not None and each.remedy is None)  # its first use builds it
-        yield Component("installed family", f"{place}: {trouble}" if trouble else place, ok, each.remedy)
+    for each in families:
+        place, trouble = f"{each.family} of {each.title}", None
+        try:
+            path = editable.locate_database(each, each.source, settings) if each.source else each.location
+            place = f"{place}: {path}"
+            if path.is_relative_to(settings.cache_dir) and not path.exists():
+                yield Component("installed family", f"{place}: not built yet; first use builds it")
+                continue
+            with FragmentDatabase(path) as database:
+                held = each.family in database.families
+                trouble = _link_trouble(database) if held else "the database holds no such family"
+        except (JitltoError, OSError) as error:
+            trouble = getattr(error, "what", str(error))
+        value = f"{place}: {trouble}" if trouble else place
+        yield Component("installed family", value, trouble is None, each.remedy)
 
 
 def _link_trouble(database: FragmentDatabase) -> str | None:
