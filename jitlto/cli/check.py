@@ -17,7 +17,7 @@ from jitlto.build.cache.cache import find_shared
 from jitlto.check.check import check as check_database
 from jitlto.cli.ending import SHOWN
 from jitlto.cli.output import print_causes, print_result, progress
-from jitlto.cli.parameters import PATH, jobs_option, json_option, shard_option, targets_option
+from jitlto.cli.parameters import PATH, jobs_option, json_option, targets_option
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.record.check_result import CheckResult, FamilyCheck
 
@@ -25,20 +25,15 @@ if TYPE_CHECKING:
     from jitlto.check.operators import OperatorCheck, OperatorsResult
 
 
-@click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
+@click.command(epilog="Example: jitlto check search.fragdb --link sm_90")
 @click.argument("database", metavar=DATABASE, type=PATH, required=False)
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @targets_option("--link", "Link for these targets too")
-@click.option(
-    "--cover", "strength", type=click.IntRange(min=1), metavar="N",
-    help="Link only enough kernels to cover every combination of N parameter values.",
-)  # fmt: skip
 @click.option("--no-compare", is_flag=True, help="Do not compare the inline functions of fragments, which takes time.")
 @click.option(
     "--operators", metavar="PACKAGE",
     help="In place of a database, check the operators for PyTorch and JAX that a package declares.",
 )  # fmt: skip
-@shard_option("Make share I of N of the links and comparisons; the check holds if all shares do.")
 @click.option("--no-cache", is_flag=True, help="Link and compare again what an earlier check has proved.")
 @jobs_option("links")
 @json_option
@@ -55,9 +50,8 @@ def check(
 
     It holds if exactly one fragment with a matching layout provides each symbol that a kernel requires, if every device
     fragment is used, and if inline functions that two fragments of a kernel define are the same, since a link keeps one
-    of them. With --link, every kernel must also link, or with --cover N enough of them that any N parameter values that
-    occur together in a kernel occur together in one of these. What is proved is stored by content in the user's cache,
-    and not proved again.
+    of them. With --link, every kernel must also link, or of more than 10,000 as many as hold every pair of fragments
+    that meet in a kernel. What is proved is stored by content in the user's cache, and not proved again.
 
     With --operators, PACKAGE is imported with its modules, or a module alone. Calls of every dtype and flag of each
     operator that this declares must choose a kernel, fit its signature, and link.
@@ -75,8 +69,6 @@ def check(
     else:
         if database is None:
             raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
-        if how["strength"] and not archs:
-            raise click.UsageError("--cover needs --link")
         opened, family = open_database(database)
         with opened, progress("checking") as shown:
             how |= {"compare": not how.pop("no_compare"), "use_cache": not how.pop("no_cache")}
@@ -112,9 +104,6 @@ def _lines(result: CheckResult) -> Iterator[str]:
         print_causes(family.family, family.failures)
     if result.archs:
         yield f"nvJitLink {result.nvjitlink}, {result.seconds:.1f} s"
-    if result.shard:
-        count = result.shard.partition("/")[2]
-        yield f"share {result.shard} of the links and comparisons: the check holds if all {count} do"
 
 
 def _describe_links(family: FamilyCheck, result: CheckResult) -> str:
@@ -122,8 +111,7 @@ def _describe_links(family: FamilyCheck, result: CheckResult) -> str:
     if not complete:
         return f"linked nothing; {pluralize(family.kernels, 'kernel')} need a caller's own code to link"
     of = pluralize(complete, "kernel") if family.linked == complete else f"{family.linked} of {complete} kernels"
-    covered = f", covering all {family.tuples} combinations of {result.cover} values" if result.cover else ""
     failed = sum(cause.count for cause in family.failures if cause.kind == "link")
     state = f"{failed} of {family.linked * len(result.archs)} links fail" if failed else "all link"
     known = f" ({family.known} as known from an earlier check)" if family.known else ""
-    return f"linked {of}{covered}, for {', '.join(result.archs)}: {state}{known}"
+    return f"linked {of}, for {', '.join(result.archs)}: {state}{known}"

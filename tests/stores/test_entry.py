@@ -5,7 +5,7 @@ import functools
 import pytest
 from hypothesis import strategies as st
 
-from jitlto.base.errors import RejectedEntryError
+from jitlto.base.errors import RejectedEntryError, StoreError
 from jitlto.stores import entry
 from jitlto.stores.signatures import SigningKey
 from tests.support.errors import raises
@@ -66,14 +66,10 @@ def assert_rejected(data: bytes, key: SigningKey | None, kind: str = "kernels", 
         entry.decode(kind, name, data, key and key.public)
 
 
-def test_a_page_is_rejected_as_one() -> None:
-    for data, reason in (
-        (b"<!DOCTYPE html><html></html>", entry.A_PAGE),
-        (b"\n <?xml version='1.0'?>" + bytes(200), entry.A_PAGE),
-        (b"", entry.NOT_AN_ENTRY),
-        (b"not found", entry.NOT_AN_ENTRY),
-    ):
-        with raises(RejectedEntryError) as caught:
+def test_a_page_is_an_error_that_says_what_to_do() -> None:
+    for data in (b"<!DOCTYPE html><html></html>", b"\n <?xml version='1.0'?>" + bytes(200)):
+        with raises(StoreError, "store-failed", where=entry.object_name("kernels", KEY), hint="HTTPS_PROXY"):
             entry.decode("kernels", KEY, data, None)
-        assert isinstance(caught.value, RejectedEntryError)
-        assert caught.value.reason == reason
+    for data in (b"", b"not found"):
+        with raises(RejectedEntryError, "store-rejected"):
+            entry.decode("kernels", KEY, data, None)

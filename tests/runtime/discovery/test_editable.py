@@ -12,7 +12,7 @@ import pytest
 import jitlto
 from jitlto.base import config
 from jitlto.base.errors import DatabaseError, JitltoError
-from jitlto.check import environment
+from jitlto.check.environment import installed_families
 from jitlto.cuda import libraries
 from jitlto.runtime import session
 from jitlto.runtime.discovery import editable
@@ -223,24 +223,20 @@ def test_sources_known_only_to_the_build_are_built_every_time(source: Path) -> N
         anew()
 
 
-def listed() -> tuple[bool, str]:
-    """What `jitlto doctor` says of the package: whether it is well, and in which state."""
-    (found,) = [each for each in environment._installed(config.current()) if " of my-package 1.0" in each.value]
-    return found.ok, found.value.rpartition(": ")[2] + (f" → {found.remedy}" if not found.ok else "")
-
-
 def test_listing_builds_nothing(source: Path, empty_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert listed() == (True, "not built yet; first use builds it")
+    (listed,) = [each for each in installed_families(config.current()) if "of my-package" in each.value]
+    assert listed.ok
+    assert listed.value == f"mini of my-package 1.0: {source}: not built yet; first use builds it"
     assert not caplog.records
     assert not (empty_cache / "editable").exists()
 
 
 def test_listing_says_that_a_source_tree_is_gone(source: Path) -> None:
     source.rename(source.with_name("elsewhere"))
-    ok, state = listed()
-    assert not ok
-    assert str(source) in state
-    assert "pip uninstall my-package" in state
+    (listed,) = [each for each in installed_families(config.current()) if "of my-package" in each.value]
+    assert listed.value.endswith(f"its source tree is gone: {source}")
+    assert not listed.ok
+    assert "pip uninstall my-package" in str(listed.remedy)
 
 
 def test_a_source_tree_without_settings_is_used_unchanged(source: Path, mini_path: Path) -> None:

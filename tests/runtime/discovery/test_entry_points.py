@@ -285,7 +285,7 @@ sys.addaudithook(hook)
 mini = jitlto.family("mini")
 digests = [mini.plan(arch="sm_90", **configuration).link().architecture.sm for configuration in mini.configurations()]
 from jitlto.check.environment import diagnose
-print(json.dumps([digests, [each.ok for each in diagnose().findings if each.name == "installed family"], written]))
+print(json.dumps([digests, [each.ok for each in diagnose() if each.name == "installed family"], written]))
 """
 
 
