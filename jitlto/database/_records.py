@@ -16,7 +16,7 @@ from jitlto.base.cached import decoder
 from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture
 from jitlto.record.family_record import FamilyRecord, PartRecord
-from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Sha256
+from jitlto.record.fragment import Count, Fragment, FragmentKey, Sha256
 from jitlto.record.options import touches_files
 
 T = TypeVar("T")
@@ -63,16 +63,12 @@ class Root(Struct, frozen=True):
 
     Args:
         schema: The schema's number.
-        counts: The number of rows of each table.
-        rows: The hash over the sorted checksums of all rows.
-        families: The names of the families, sorted.
+        tables: Of each table, the hash over the checksums of its rows, sorted.
         part: SHA-256 of that record, if there is one.
     """
 
     schema: Count
-    counts: dict[str, Count]
-    rows: Sha256
-    families: tuple[Name, ...]
+    tables: dict[str, Sha256]
     part: Sha256 | None
 
 

@@ -115,11 +115,11 @@ class Session(Shared):
     def kernel_cache(self) -> KernelCache:
         """The cache of linked kernels, configured by ``JITLTO_CACHE`` and the other variables."""
         settings, store, shared = self.config, None, None
-        readonly, may_link = settings.cache == "readonly", settings.mode != "cached"
+        may_link = settings.mode != "cached"
         if settings.cache != "off":
-            store = open_cache_dir(settings.cache_dir / "cubins", settings.cache_size, readonly=readonly)
+            store = open_cache_dir(settings.cache_dir / "cubins", settings.cache_size)
             if settings.store:
-                shared = SharedKernels(settings, readonly=readonly or not may_link)
+                shared = SharedKernels(settings, readonly=not may_link)
         return KernelCache(store, shared=shared, may_link=may_link, events=self.events, flights=self.flights)
 
     @cached_property

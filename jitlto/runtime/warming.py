@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from jitlto.base import config, files
-from jitlto.base.cache_dir import CacheDir, open_cache_dir
+from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.base.user_caches import user_caches
 from jitlto.base.versions import Architecture
@@ -181,8 +181,8 @@ def link_jobs(
 ) -> WarmResult:
     """Link all jobs in parallel, each digest once, into the user's cache and the shared store, or into a pack.
 
-    Kernels that are already there are not linked again. A pack then holds exactly these kernels; with one, caches are
-    only read.
+    Kernels that are already there are not linked again. A pack then holds exactly these kernels; with one, the store
+    is only read.
 
     Args:
         jobs: What to link.
@@ -198,7 +198,7 @@ def link_jobs(
         store: CacheDir | None = _writable_cache()
     else:
         replaced = _replaced_pack(output)
-        store = own.store and open_cache_dir(own.store.directory, own.store.size, readonly=True)
+        store = own.store
     shared = SharedKernels(config.current(), readonly=output is not None) if own.shared else None
     before = shared.store.counts.copy() if shared else {}
     # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.

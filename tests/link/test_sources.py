@@ -102,18 +102,6 @@ def test_where_linking_is_forbidden_kernels_are_found_in_stores(host: Callable[.
     assert second.ask().layer == "store"
 
 
-def test_a_readonly_cache_reads_stores_and_adds_nothing_to_them(host: Callable[..., Host], tmp_path: Path) -> None:
-    reader = host("reader", JITLTO_CACHE="readonly")
-    assert reader.ask().layer == "link"
-    reader.flush()
-    assert not objects(tmp_path, "kernels")
-    first = host("first")
-    first.ask()
-    first.flush()
-    assert reader.ask().layer == "store"
-    assert not (tmp_path / "reader").exists()
-
-
 # --- stores that fail ---
 
 
