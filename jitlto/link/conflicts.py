@@ -42,7 +42,7 @@ def check_conflicts(
     Raises:
         LinkError: For the first two that do.
     """
-    mode, target = link_target.link_mode, link_target.linked_for
+    mode, target = link_target.link_mode, link_target.architecture
     theirs = [(user, i) for user in supplied if not user.symbols.opaque for kind, i in user.images if kind == mode]
     texts = [item for _, item in theirs if item.kind is InputKind.PTX]
     inline = [(user, item) for user, item in theirs if item.has_inline]

@@ -51,7 +51,7 @@ def missing_provider(
     if runtime:
         return MissingProviderError(what, code="plan-missing-provider-device-runtime", hint=runtime)
     others = ", ".join(item.name for item in supplied)
-    hint = "supply it: planner.add_source(text), or --source FILE on the command line"
+    hint = "supply it: planner.add_source(text)"
     return MissingProviderError(what, hint=f"{others} does not define it" if others else hint)
 
 

@@ -64,9 +64,9 @@ class UserInput(Struct, frozen=True):
                 code="link-version-newer",
                 hint=f"install an nvJitLink of at least {self.version}, or an NVRTC no newer than {linker}",
             )
-        if self.architecture is not None and not runs_on(self.architecture, target.linked_for):
+        if self.architecture is not None and not runs_on(self.architecture, target.architecture):
             raise ArchitectureError(
-                f"{name} is for {self.architecture.compute}, which does not run on {target.linked_for.sm}",
+                f"{name} is for {self.architecture.compute}, which does not run on {target.architecture.sm}",
                 code="link-architecture-newer",
                 hint="link for a later architecture",
             )
