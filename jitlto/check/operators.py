@@ -13,8 +13,8 @@ from jitlto.base.errors import JitltoError, OperatorError
 from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, Kind, group_findings, link_failure, message_of
 from jitlto.frameworks.declaration import Operator, declared
-from jitlto.frameworks.fit import UNKNOWN, check_call
-from jitlto.frameworks.parts import Array, Flag
+from jitlto.frameworks.fit import check_call
+from jitlto.frameworks.parts import Array
 from jitlto.frameworks.shapes import shape_of
 from jitlto.link.parallel import run_parallel
 from jitlto.plan.plan import Plan
@@ -158,5 +158,5 @@ def _arguments(operator: Operator, call: Mapping[str, Any]) -> list[Any]:
             given = not argument.optional or call[argument.name]
             values.append((shape, call.get(argument.dtype, argument.dtype)) if given else None)
         else:
-            values.append(call[argument.name] if isinstance(argument, Flag) else UNKNOWN)
+            values.append(call.get(argument.name))  # of a scalar none
     return values

@@ -18,7 +18,7 @@ import jinja2
 
 from jitlto.base import files
 from jitlto.base.errors import ProjectError
-from jitlto.base.types import Parameter, find_scalar
+from jitlto.base.types import DTYPES, Parameter, find_scalar
 from jitlto.base.version import __version__
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
@@ -32,11 +32,6 @@ _SAMPLE = ("fragments", "matrices", "templates")
 _CUDA_MAJORS = (12, 13)  # each with an extra of jitlto
 # Modules that the new package or its tests import, beside the standard library.
 _TAKEN = frozenset({"jitlto", "cuda", "cupy", "numpy", "pytest", "tests", "torch"})
-_DTYPES = {
-    "b1": "bool", "i1": "int8", "u1": "uint8", "i2": "int16", "u2": "uint16", "i4": "int32", "u4": "uint32",
-    "i8": "int64", "u8": "uint64", "f2": "float16", "bfloat16": "bfloat16", "f4": "float32", "f8": "float64",
-    "c8": "complex64", "c16": "complex128",
-}  # fmt: skip
 
 
 def derive_import_name(name: str) -> str:
@@ -171,7 +166,7 @@ def _argument(parameter: Parameter) -> tuple[str, str, str]:
     if star and not rest.replace("const", "").strip():
         known = find_scalar(pointed)
         # Pointers are passed as integers, and what no dtype is as bytes.
-        dtype = "int64" if pointed.strip().endswith("*") else _DTYPES[known.typestr] if known else "uint8"
+        dtype = "int64" if pointed.strip().endswith("*") else DTYPES[known.typestr] if known else "uint8"
         mutated = "" if "const" in pointed.split() else ", mutated=True"
         return f'Array("{name}", "{dtype}", "*{name}_sizes"{mutated})', f'"{name}"', ""
     known = find_scalar(parameter.type)
