@@ -45,7 +45,7 @@ def write(
     """
     path = Path(path)
     check_writable(path)
-    meta = {} if part is None else {"part": records.encode_part(part)}
+    meta = {} if part is None else {"part": records.encode(part)}
     try:
         with files.replacing(path) as temporary:
             temporary.touch(exist_ok=False)
