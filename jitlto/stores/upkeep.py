@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from jitlto.base.config import Config
@@ -35,15 +36,15 @@ def examine(address: StoreAddress, settings: Config) -> Iterator[tuple[str, str 
         settings: Decide what is trusted, and what signs.
     """
     trust = Trust.of(settings, address)
-    for load in (trust.load_trusted, *([trust.load_signing_key] if address.writes else [])):
+    steps: list[Callable[[], object]] = [trust.load_trusted, trust.load_signing_key, partial(_try, address)]
+    for step in steps if address.writes else steps[::2]:
         try:
-            load()
+            found = step()
         except StoreError as error:
             yield f"{address.url}: {error.where or ''} {error.what}", error.hint
-    try:
-        yield f"{address.url}: {_try(address)}", None
-    except StoreError as error:
-        yield f"{address.url}: {error.what}", error.hint
+        else:
+            if isinstance(found, str):
+                yield f"{address.url}: {found}", None
 
 
 def _try(address: StoreAddress) -> str:
@@ -106,7 +107,6 @@ def prune(
     older_than: float | None = None,
     size: int | None = None,
     dry_run: bool = False,
-    now: float | None = None,
 ) -> tuple[list[StoredObject], list[StoredObject]]:
     """Remove the entries that are old, and the oldest until the rest is small enough.
 
@@ -116,7 +116,6 @@ def prune(
         older_than: Seconds after which an entry is removed.
         size: Bytes that may be left.
         dry_run: Remove nothing, and return what would be.
-        now: Seconds since 1970.
 
     Returns:
         What is removed, and what is left.
@@ -124,11 +123,10 @@ def prune(
     Raises:
         StoreError: If the store cannot be listed, or an object cannot be removed.
     """
-    now = time.time() if now is None else now
     held = [each for each in _held(backend) if kind_of(each.name) != artifacts.KIND]
     total, count = sum(each.size for each in held), 0
     for each in held:
-        too_old = older_than is not None and now - each.modified > older_than
+        too_old = older_than is not None and time.time() - each.modified > older_than
         if not too_old and (size is None or total <= size):
             break
         total -= each.size
