@@ -1,20 +1,20 @@
 """Functions that a caller's input and a fragment define differently under one name, of which a link keeps one.
 
-LTO-IR is compared as ``definitions`` does, and PTX with the PTX that the compiler made of fragments, whose definitions the
-database holds. SASS, archives and fatbins without LTO-IR cannot be inspected.
+LTO-IR is compared as ``definitions`` does. PTX is compared with the PTX that the compiler made of fragments, of whose
+definitions the database has the hashes. SASS, archives and fatbins without LTO-IR cannot be inspected.
 """
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import ToolchainError
+from jitlto.base.errors import LinkError, ToolchainError
 from jitlto.base.mangling import is_toolkit_name
 from jitlto.cuda.bodies import hash_weak
 from jitlto.cuda.compatibility import LinkTarget
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.cuda.ptx import parse_ptx
-from jitlto.link.definitions import Conflict, ConflictSearch
+from jitlto.link.definitions import ConflictSearch, conflict
 from jitlto.plan.user_code.inputs import UserInput
 from jitlto.record.fragment import Fragment
 from jitlto.record.options import LinkOptions
@@ -47,21 +47,21 @@ def check_conflicts(
     texts = [item for _, item in theirs if item.kind is InputKind.PTX]
     ltoir = [(i, user.symbols.provides) for user, i in theirs if i.has_inline and i.kind is not InputKind.PTX]
     try:
-        conflict = _find_in_texts(texts, [(item, dict(fragment.bodies)) for fragment, item in fragments])
-        if conflict is None and ltoir and mode == "lto":
+        error = _find_in_texts(texts, [(item, dict(fragment.bodies)) for fragment, item in fragments])
+        if error is None and ltoir and mode == "lto":
             every = [*((item, fragment.provides) for fragment, item in fragments), *ltoir]
             inputs, provided = [item for item, _ in every], [symbols for _, symbols in every]
-            conflict = ConflictSearch(inputs, provided, link_target.architecture, options, store, _WORKERS).find()
-    except ToolchainError as error:  # PTX and LTO-IR are linked where no compiler is installed, too
-        _log.warning("inline functions of %s are not compared: %s", ", ".join(i.name for _, i in theirs), error.what)
+            error = ConflictSearch(inputs, provided, link_target.architecture, options, store, _WORKERS).find()
+    except ToolchainError as missing:  # PTX and LTO-IR are linked where no compiler is installed, too
+        _log.warning("inline functions of %s are not compared: %s", ", ".join(i.name for _, i in theirs), missing.what)
         return
-    if conflict is not None:
-        raise conflict.error()
+    if error is not None:
+        raise error
 
 
 def _find_in_texts(
     texts: Sequence[LinkInput], fragments: Iterable[tuple[LinkInput, Mapping[str, str]]]
-) -> Conflict | None:
+) -> LinkError | None:
     """Find a function or variable that PTX of a caller and earlier PTX define differently, fragments' being first."""
     before = list(fragments)
     for text in texts:
@@ -69,6 +69,6 @@ def _find_in_texts(
         for earlier, theirs in before:
             both = bodies.keys() & theirs.keys()
             if differing := tuple(sorted(n for n in both if bodies[n] != theirs[n] and not is_toolkit_name(n))):
-                return Conflict(earlier.name, text.name, differing)
+                return conflict(earlier.name, text.name, differing)
         before.append((text, bodies))
     return None
