@@ -41,7 +41,7 @@ def examine(address: StoreAddress, settings: Config) -> Iterator[tuple[str, str 
         try:
             found = step()
         except StoreError as error:
-            yield f"{address.url}: {error.where or ''} {error.what}", error.hint
+            yield f"{error.where or address.url}: {error.what}", error.hint
         else:
             if isinstance(found, str):
                 yield f"{address.url}: {found}", None
@@ -57,7 +57,6 @@ def _try(address: StoreAddress) -> str:
         return "can be read"
     try:
         backend.put(name, b"jitlto doctor\n")
-        backend.get(name)
         backend.delete(name)
     except StoreError as error:
         hint = f"{error.hint}; or write {address.url}#read in JITLTO_STORE if the store is only to be read"
