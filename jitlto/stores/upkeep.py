@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -49,9 +49,8 @@ def examine(address: StoreAddress, settings: Config) -> Iterator[tuple[str, str 
 
 def _try(address: StoreAddress) -> str:
     """Read and write an object that is removed again; return what a store can do."""
-    if address.directory and not address.directory.exists():  # opening it would make it
-        raise StoreError("does not exist", hint="create the directory, or mount it")
-    name, backend = f"{_ROOT}probes/{os.urandom(8).hex()}", open_backend(address)
+    backend = open_backend(replace(address, writes=False))  # or it would make a directory
+    name = f"{_ROOT}probes/{os.urandom(8).hex()}"
     refuse_page(backend.get(name) or b"", address.url)
     if not address.writes:
         return "can be read"
@@ -158,8 +157,7 @@ def verify(backend: Backend, trusted: TrustedKeys | None, *, delete: bool = Fals
 
     def check(each: StoredObject) -> Damage | None:
         data = backend.get(each.name)
-        reason = "" if data is None else _damage(each.name, data, trusted)
-        if data is None or not reason:
+        if data is None or not (reason := _damage(each.name, data, trusted)):
             return None
         removed = delete and bool(_damage(each.name, data, None))
         if removed:
