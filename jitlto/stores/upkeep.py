@@ -100,11 +100,7 @@ def measure(backend: Backend) -> dict[str, KindUsage]:
 
 
 def prune(
-    backend: Backend,
-    *,
-    older_than: float | None = None,
-    size: int | None = None,
-    dry_run: bool = False,
+    backend: Backend, *, older_than: float | None = None, size: int | None = None, dry_run: bool = False
 ) -> tuple[list[StoredObject], list[StoredObject]]:
     """Remove the entries that are old, and the oldest until the rest is small enough.
 
