@@ -19,7 +19,6 @@ from jitlto.frameworks.shapes import shape_of
 from jitlto.link.parallel import run_parallel
 from jitlto.plan.plan import Plan
 from jitlto.record.check_result import Cause
-from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
 
 _SIZE = 64  # of a dimension of which no example is given
@@ -110,7 +109,11 @@ def _check(operator: Operator, archs: Sequence[Architecture], workers: int | Non
             shown = {name: str(value) for name, value in call.items()}
             failure = Finding(Kind.CALL, message_of(error), error.hint, operator.qualname, shown, code=error.code)
             failures.append(failure)
-    jobs = [plan.for_arch(arch) for plan in plans for arch in archs or [_lowest(plan)]]
+
+    def lowest(plan: Plan) -> Architecture:
+        return max(min(image.architecture for image in fragment.images) for fragment in plan.fragments)
+
+    jobs = [plan.for_arch(arch) for plan in plans for arch in archs or [lowest(plan)]]
     for _, plan, result in run_parallel(lambda plan: plan.link(), jobs, workers):
         if isinstance(result, JitltoError):
             failures.append(link_failure(result, operator.qualname, plan.configuration, plan.target.sm))
@@ -121,12 +124,6 @@ def _check(operator: Operator, archs: Sequence[Architecture], workers: int | Non
 def _call_error(operator: Operator, error: Exception) -> OperatorError:
     what = f"a function of the declaration fails: {type(error).__name__}: {error}"
     return operator.error(what, "correct it; name the flags and sizes that it takes in examples")
-
-
-def _lowest(plan: Plan) -> Architecture:
-    """Return the lowest architecture that all fragments of a plan run on."""
-    kinds = {f: [i.architecture for i in f.images_of(ImageKind.LTOIR) or f.images] for f in plan.fragments}
-    return max(min(architectures) for architectures in kinds.values())
 
 
 def _calls(operator: Operator, examples: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:

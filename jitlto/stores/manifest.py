@@ -140,7 +140,7 @@ def _bytes_of(path: Path) -> bytes:
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        with files.open_regular(path) as (file, _):
+        with files.opened(path) as (file, _):
             yield file
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
