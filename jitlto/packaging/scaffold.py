@@ -107,9 +107,8 @@ def write_package(
             _write(root, values)
             root.rename(directory)
     except OSError as error:
-        what = f"cannot write the package: {error.strerror}"
-        hint = files.write_hint(error, "name a directory that you may write")
-        raise ProjectError(what, code="project-unwritable", where=str(directory), hint=hint) from error
+        hint = "name a directory that you may write"
+        raise files.unwritable(error, directory, hint, ProjectError, "project-unwritable") from error
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
