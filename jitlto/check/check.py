@@ -1,13 +1,11 @@
 """The check of a database: every kernel plans, and links for the requested targets. Needs no GPU."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture
+from jitlto.build.cache.cache import find_shared
 from jitlto.build.findings import group_findings
 from jitlto.build.proof import MOST_KERNELS, FamilyProof, prove
 from jitlto.build.proofs import Proofs
@@ -15,11 +13,8 @@ from jitlto.check.compare import choose_kernels, compare_family
 from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
-from jitlto.record.check_result import CheckResult, FamilyCheck, Note
+from jitlto.record.check_result import CheckResult, FamilyCheck
 from jitlto.runtime.family import KernelFamily
-
-if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
-    from jitlto.stores.shared import SharedStore
 
 # Seconds in which proofs are written to shared stores, while something is written within the second.
 _FINISH, _STALL = 2.0, 0.5
@@ -31,21 +26,19 @@ def check(
     *,
     targets: Sequence[Architecture] = (),
     compare: bool = True,
-    use_cache: bool = True,
-    stores: SharedStore | None = None,
     workers: int | None = None,
     on_links: Callable[[int], object] = lambda _: None,
     on_link: Callable[[int], object] = lambda _: None,
 ) -> CheckResult:
     """Prove that every kernel of a database plans, compare the inline functions of fragments, and link kernels.
 
+    What an earlier check has proved, as the user's cache and shared stores tell, is not proved again.
+
     Args:
         names: The families; by default all.
         targets: The architectures to link for; without any, nothing is linked. Of more kernels than a build plans each,
             those are linked in which every two fragments meet that meet in any.
         compare: Whether to compare inline functions.
-        use_cache: Whether to leave out what an earlier check has proved, and to store what is proved.
-        stores: Where proofs are looked up and stored too, if ``use_cache``.
         workers: The number of parallel links.
         on_links, on_link: Called with the number of links or comparisons, and with the position of each finished one.
 
@@ -62,8 +55,9 @@ def check(
         fragments = [fragment for family in families for fragment in database.planned(family.name)[1]]
         require_readable(fragments, str(database.path))
     proofs = list(prove(database, [family.name for family in families]).values())
-    stores = stores if use_cache else None
-    known = Proofs(families[0].session.kernel_cache.store if use_cache else None, stores)
+    store = families[0].session.kernel_cache.store
+    stores = find_shared() if store else None
+    known = Proofs(store, stores)
     work, begin = Work(known, workers, on_links, on_link), time.perf_counter()
     checks = [
         _check_family(family, proof, compare, targets, work) for family, proof in zip(families, proofs, strict=True)
@@ -92,7 +86,8 @@ def _check_family(
     failed, known = work.do(lambda job: job.plan.link(use_cache=False).warnings or None, jobs, "link")
     failures = [*proof.failures, *failures]
     failures += [job.failure(error) for job, error in failed]
-    told = tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in (*proof.notes, *notes))
     counts = proof.fragments, len(proof.kernels), len(proof.kernels) - len(complete)
     causes, linked = group_findings(failures), len(chosen) if targets else 0
-    return FamilyCheck(family.name, not failures, *counts, causes, told, pairs, linked, known)
+    return FamilyCheck(
+        family.name, not failures, *counts, causes, group_findings([*proof.notes, *notes]), pairs, linked, known
+    )

@@ -6,14 +6,12 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from jitlto.base import config
 from jitlto.base.text import pluralize
 from jitlto.base.versions import Architecture
-from jitlto.build.cache.cache import find_shared
 from jitlto.check.check import check as check_database
 from jitlto.cli.ending import SHOWN
 from jitlto.cli.output import print_causes, print_result, progress
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     "--operators", metavar="PACKAGE",
     help="In place of a database, check the operators for PyTorch and JAX that a package declares.",
 )  # fmt: skip
-@click.option("--no-cache", is_flag=True, help="Link and compare again what an earlier check has proved.")
 @jobs_option("links")
 @json_option
 def check(
@@ -44,14 +41,15 @@ def check(
     operators: str | None,
     jobs: int | None,
     as_json: bool,
-    **how: Any,
+    no_compare: bool,
 ) -> None:
     """Prove that every kernel of DB, or of the FAMILYs in it, plans and links. Needs no GPU.
 
     It holds if exactly one fragment with a matching layout provides each symbol that a kernel requires, if every device
     fragment is used, and if inline functions that two fragments of a kernel define are the same, since a link keeps one
     of them. With --link, every kernel must also link, or of more than 10,000 as many as hold every pair of fragments
-    that meet in a kernel. What is proved is stored by content in the user's cache, and not proved again.
+    that meet in a kernel. What is proved is stored by content in the user's cache, and not proved again unless
+    JITLTO_CACHE=off.
 
     With --operators, PACKAGE is imported with its modules, or a module alone. Calls of every dtype and flag of each
     operator that this declares must choose a kernel, fit its signature, and link.
@@ -60,7 +58,7 @@ def check(
     if operators is not None:
         from jitlto.check.operators import check_operators  # imported late: what declares operators, 30 ms
 
-        if database or any(how.values()):
+        if database or no_compare:
             raise click.UsageError("--operators goes with --link, --jobs and --json only")
         # As for `python -m`: a package of a checkout need not be installed.
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
@@ -71,10 +69,10 @@ def check(
             raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
         opened, family = open_database(database)
         with opened, progress("checking") as shown:
-            how |= {"compare": not how.pop("no_compare"), "use_cache": not how.pop("no_cache")}
-            how |= {"targets": archs, "workers": jobs, "on_links": shown.add, "on_link": shown.step}
-            stores = None if config.current().cache == "off" else find_shared()
-            result = check_database(opened, (*([family] if family else []), *names), stores=stores, **how)
+            result = check_database(
+                opened, (*([family] if family else []), *names), targets=archs, compare=not no_compare, workers=jobs,
+                on_links=shown.add, on_link=shown.step,
+            )  # fmt: skip
         lines = _lines(result)
     print_result(result, lines, as_json=as_json)
     if not result.holds:
@@ -95,10 +93,10 @@ def _lines(result: CheckResult) -> Iterator[str]:
         state = f"every kernel plans, every fragment is used{agree}" if family.holds else "FAILED"
         fragments, kernels = pluralize(family.fragments, "fragment"), pluralize(family.kernels, "kernel")
         yield f"{family.family}: {fragments}, {kernels}: {state}"
-        for note in family.notes[:SHOWN]:
-            yield f"  note: {note.message}"
-        if len(family.notes) > SHOWN:
-            yield f"  and {len(family.notes) - SHOWN} more notes (--json lists all)"
+        notes = [place.message for note in family.notes for place in note.at]
+        yield from (f"  note: {message}" for message in notes[:SHOWN])
+        if len(notes) > SHOWN:
+            yield f"  and {len(notes) - SHOWN} more notes (--json lists all)"
         if result.archs:
             yield f"{family.family}: {_describe_links(family, result)}"
         print_causes(family.family, family.failures)

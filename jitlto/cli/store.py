@@ -1,7 +1,6 @@
 """``jitlto push``, ``pull`` and ``store``: files by their content, and the upkeep of a shared store."""
 
 import time
-from collections import Counter
 from pathlib import Path
 
 import click
@@ -107,10 +106,8 @@ def prune(url: str, days: int | None, size: int | None, dry_run: bool) -> None:
     backend = _open(url, writes=not dry_run)
     removed, left = upkeep.prune(backend, older_than=age, size=size, dry_run=dry_run)
     gone, rest = (format_bytes(sum(each.size for each in held)) for held in (removed, left))
-    kinds = sorted(Counter(upkeep.kind_of(each.name).removesuffix("s") for each in removed).items())
-    by_kind = f" ({', '.join(pluralize(count, kind) for kind, count in kinds)})" if kinds else ""
     verb = "would remove" if dry_run else "removed"
-    click.echo(f"{url}: {verb} {pluralize(len(removed), 'object')}, {gone}{by_kind}; {rest} left")
+    click.echo(f"{url}: {verb} {pluralize(len(removed), 'object')}, {gone}; {rest} left")
 
 
 @store.command(epilog="Example: jitlto store verify s3://kernels/prod --signers allowed_signers --delete")

@@ -89,6 +89,16 @@ class Declarations:
         return {(function[0], tuple(_spell(head, function[1]))) for head, function in found if function}
 
     @cached_property
+    def kernels(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Kernels that are defined here and seen elsewhere: the name without namespaces, and the parameters' tokens."""
+        found = (
+            head.function
+            for head in self._heads
+            if "__global__" in head.tokens and head.has_body and not (head.scope.in_class or head.scope.is_internal)
+        )
+        return [(name, tuple(inner)) for name, inner in filter(None, found)]
+
+    @cached_property
     def called(self) -> set[str]:
         """Functions that declarations of templates call, outside of bodies."""
         found = (head for head in self._heads if head.prefixes or head.scope.in_template)

@@ -199,7 +199,7 @@ class StoredRows:
         record = self._meta("part")
         if sha256(record) != self.root.part:
             raise self.damaged("invalid row in table meta: part")
-        return self.decode(records.decode_part, record)
+        return self.decode(partial(records.decode, PartRecord), record)
 
     def _meta(self, name: str) -> bytes:
         (value,) = self._reader.find("meta", "name", name, "value") or (b"",)

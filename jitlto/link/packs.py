@@ -18,7 +18,7 @@ from jitlto.base import entry, files
 from jitlto.base.entry import Head
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import Identity, identity
-from jitlto.base.log import WarnOnce
+from jitlto.base.log import warn_once
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 
@@ -27,7 +27,6 @@ _INDEX = "pack"  # the name of the first entry
 _RECORD = struct.Struct("<32sQQ")
 _LARGEST = 1 << 30  # bytes of an entry, or of the index
 _HEAD_SIZE = len(entry.encode(_INDEX, b""))
-_warn_once = WarnOnce(__name__)
 
 
 class Pack:
@@ -73,7 +72,8 @@ class Pack:
         except (OSError, ValueError) as error:
             payload, why = None, f"cannot be read: {getattr(error, 'strerror', None) or error}"
         if payload is None:
-            _warn_once((self.path, digest), "%s is damaged: %s/%s %s, and is not used", self.path, kind, digest, why)
+            what = "%s is damaged: %s/%s %s, and is not used"
+            warn_once(__name__, (self.path, digest), what, self.path, kind, digest, why)
         return payload
 
     def put(self, kind: str, digest: str, payload: bytes) -> None:
@@ -191,7 +191,7 @@ def beside(database: Path) -> list[Pack]:
                     known = _opened[path] = (state, Pack(path))
                 found.append(known[1])
         except (OSError, ValueError) as error:
-            _warn_once(path, "%s is not used: %s", path, getattr(error, "strerror", None) or error)
+            warn_once(__name__, path, "%s is not used: %s", path, getattr(error, "strerror", None) or error)
     return found
 
 

@@ -13,7 +13,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One cause of failures, everywhere it was found; ``message``, ``hint`` and ``log`` are those of the first."""
+    """A cause of failures or notes, with all places; ``message``, ``hint`` and ``log`` are those of the first."""
 
     kind: str
     archs: tuple[str, ...]
@@ -23,15 +23,6 @@ class Cause(msgspec.Struct, frozen=True):
     at: tuple[Place, ...]
     count: int = 0
     code: str = ""
-
-
-class Note(msgspec.Struct, frozen=True):
-    """A finding that is not a failure."""
-
-    kind: str
-    message: str
-    subject: str
-    configuration: dict[str, str]
 
 
 class FamilyCheck(msgspec.Struct, frozen=True):
@@ -51,7 +42,7 @@ class FamilyCheck(msgspec.Struct, frozen=True):
     kernels: int
     completed_by_callers: int
     failures: tuple[Cause, ...]
-    notes: tuple[Note, ...]
+    notes: tuple[Cause, ...]
     compared: int | None = None
     linked: int = 0
     known: int = 0

@@ -18,7 +18,7 @@ _HOST_FILES = re.compile(r"[=, ]-(?:I|i(?:nclude|macros|quote|system|dirafter))"
 _OPTION = re.compile(r"(?:-D|--define-macro[= ]|-U|--undefine-macro[= ])\s*(\w+)")
 _DEFINITION = re.compile(r"--?(D|define-macro[= ]|U|undefine-macro[= ])\s*([\w$]+)(.*)", re.S)
 # Options that read or write files or change names, without leading dashes: NVRTC accepts most with one dash or two
-# (NVRTC's «Supported Compile Options»). Behind them nvcc's; its host compiler is named by NVCC_CCBIN.
+# (NVRTC's «Supported Compile Options»). Behind them nvcc's.
 _FILES = frozenset((
     "include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace", "include-path",
     "Xptxas", "ptxas-options", "frandom-seed",
@@ -53,7 +53,8 @@ _DECLARED = {
     "O0": "optimization", "O3": "optimization", "ftz": "ftz", "fmad": "fma", "prec-div": "prec_div",
     "prec-sqrt": "prec_sqrt", "lineinfo": "lineinfo", "generate-line-info": "lineinfo", "G": "lineinfo",
     "device-debug": "lineinfo", "arch": "archs", "gpu-architecture": "archs", "I": "include",
-    "include-path": "include", "std": "std",
+    "include-path": "include", "std": "std", "ccbin": "NVCC_CCBIN in the environment",
+    "compiler-bindir": "NVCC_CCBIN in the environment",
 }  # fmt: skip
 _ALWAYS = frozenset(["dlto", "rdc", "relocatable-device-code"])
 _Assembler: TypeAlias = Annotated[str, Meta(max_length=_LONGEST_OPTION, pattern=r"\A-[ -~]*\Z")]

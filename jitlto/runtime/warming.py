@@ -324,8 +324,6 @@ def _replaced_pack(output: Path) -> list[Pack]:
 
 
 def _unwritable(output: Path, error: Exception) -> JitltoError:
-    reason, remedy = f"not a pack that can be replaced: {error}", "remove it"
-    if isinstance(error, OSError):
-        reason, remedy = error.strerror or str(error), files.write_hint(error, "change its permissions")
-    hint = f"{remedy}, or name a different file: -o PACK"
-    return JitltoError(f"cannot be written: {reason}", code="jitlto-unwritable-file", where=str(output), hint=hint)
+    if not isinstance(error, OSError):
+        error = ValueError(f"not a pack that can be replaced: {error}")
+    return files.unwritable(error, output, "remove it, change its permissions, or name a different file: -o PACK")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from jitlto.base.config import Config
 from jitlto.base.errors import RejectedEntryError, StoreError
-from jitlto.base.log import WarnOnce
+from jitlto.base.log import warn_once
 from jitlto.stores import entry
 from jitlto.stores.address import StoreAddress, parse_store
 from jitlto.stores.backend import Backend, open_backend
@@ -37,10 +37,7 @@ _READERS, _WRITERS = 8, 4  # threads
 _MOST_QUEUED = 256 << 20  # bytes
 _AT_EXIT = 2.0  # seconds at most for what is not written yet
 _PROBE = "v1/probe"  # need not exist
-_HOPELESS = {"store-missing-package", "store-settings", "store-forked", "store-address", "store-denied"}
 _LATE = "a reply did not come in time; set JITLTO_STORE_PATIENCE to more seconds if the store is far away"
-
-_warn = WarnOnce(__name__)
 
 
 class _Workers:
@@ -94,8 +91,8 @@ class SharedStore:
         self._writes = address.writes
         self._readers, self._writers = _Workers(_READERS), _Workers(_WRITERS)
         self._changed = threading.Condition()  # guards counts, and what follows
-        self._has_begun = False
         self._queued = 0  # bytes, and one for each entry
+        self._begun = threading.Lock()  # acquired once
         self._opened = threading.Event()  # set too if it fails
         self._backend: Backend | None = None
         self._trusted: TrustedKeys | None = None
@@ -124,11 +121,7 @@ class SharedStore:
 
     def open_soon(self) -> None:
         """Open the store in the background, once: before the first use this saves its caller the wait."""
-        if self._has_begun or self._is_forked:  # a lock may have been held at the fork
-            return
-        with self._changed:
-            begins, self._has_begun = not self._has_begun, True
-        if begins:
+        if not self._is_forked and self._begun.acquire(blocking=False):
             self._readers.submit(self._open)
 
     def _open(self) -> None:
@@ -165,7 +158,7 @@ class SharedStore:
             return found
         replies: SimpleQueue[tuple[str, bytes | None, bool]] = SimpleQueue()
         pending, since = set(keys), time.monotonic()
-        for key in pending if self._is_waited_for else ():
+        for key in pending:
             self._readers.submit(partial(self._answer, kind, key, replies))
         while pending and self._is_waited_for:
             try:
@@ -183,14 +176,20 @@ class SharedStore:
             if not is_good:
                 self._for_replies -= time.monotonic() - since
             since = time.monotonic()
-        self._count(hits=len(found))
         return found
 
     def _answer(self, kind: str, key: str, replies: SimpleQueue[tuple[str, bytes | None, bool]]) -> None:
         """Get and check one entry, in a thread of ours."""
-        payload, is_good = None, True
+        payload, is_good, name = None, True, entry.object_name(kind, key)
         try:
-            payload = self._get(kind, key) if self._is_waited_for else None
+            if self._is_waited_for and self._backend is not None:
+                data = self._backend.get(name)
+                if data is None:
+                    self._absent.add(name)
+                else:
+                    payload = entry.decode(kind, key, data, self._trusted)
+                    self._count(hits=1, bytes_read=len(data))
+                self._failures = 0
         except RejectedEntryError as error:
             self._count(rejected=1)
             self._warn("an entry", str(error), error.reason if error.reason != entry.DAMAGED else "failed")
@@ -202,31 +201,19 @@ class SharedStore:
     def _is_open_in_time(self) -> bool:
         """Wait until it is opened, and return whether it is."""
         begin = time.monotonic()
-        if not self._opened.wait(max(0.0, self._for_opening)):
-            self._for_opening -= time.monotonic() - begin
+        self._opened.wait(max(0.0, self._for_opening))
+        self._for_opening -= time.monotonic() - begin
         return self._backend is not None
 
     @property
     def _is_waited_for(self) -> bool:
         return self._for_replies > 0 and not self._is_given_up
 
-    def _get(self, kind: str, key: str) -> bytes | None:
-        name, backend = entry.object_name(kind, key), self._backend
-        data = backend.get(name) if backend else None
-        if data is None:
-            self._absent.add(name)
-            payload = None
-        else:
-            payload = entry.decode(kind, key, data, self._trusted)
-            self._count(bytes_read=len(data))
-        self._failures = 0
-        return payload
-
     def _failed(self, error: BaseException, *, at_once: bool = False) -> None:
         """Note a failed request: after several, or ``at_once``, the process goes on without the store."""
         self._count(failures=1)
         self._failures += 1
-        if self._failures >= _MOST_FAILURES or at_once or getattr(error, "code", "") in _HOPELESS:
+        if self._failures >= _MOST_FAILURES or at_once or _is_denied(error):
             self._is_given_up = True
             self._warn("it is not used any more by this process", str(error))
 
@@ -262,7 +249,7 @@ class SharedStore:
                     self._count(writes=1, bytes_written=len(data))
                 self._failures = dropped = 0
         except BaseException as error:  # noqa: BLE001 - as above
-            if getattr(error, "code", "") == "store-denied":
+            if _is_denied(error):
                 self._stop_writing(error)
             else:
                 self._failed(error)
@@ -309,7 +296,11 @@ class SharedStore:
 
     def _warn(self, what: str, why: str, subject: str = "failed") -> None:
         """Warn about something that is not done or not used, once for each subject."""
-        _warn((self.address.url, subject), "shared store %s: %s: %s", self.address.url, what, why)
+        warn_once(__name__, (self.address.url, subject), "shared store %s: %s: %s", self.address.url, what, why)
+
+
+def _is_denied(error: BaseException) -> bool:
+    return getattr(error, "code", "") == "store-denied"
 
 
 @cache

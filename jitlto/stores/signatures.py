@@ -40,9 +40,10 @@ class SigningKey:
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
-        self._public = _PREFIX + key.public_key().public_bytes_raw()
-        #: The SHA-256 of the public key in OpenSSH's form, as in ``ssh-keygen -l``.
-        self.id = hashlib.sha256(self._public).digest()
+        #: The public key in OpenSSH's form.
+        self.public = _PREFIX + key.public_key().public_bytes_raw()
+        #: Its SHA-256, as in ``ssh-keygen -l``.
+        self.id = hashlib.sha256(self.public).digest()
 
     @classmethod
     def load(cls, path: Path) -> SigningKey:
@@ -64,11 +65,6 @@ class SigningKey:
     def sign(self, data: bytes) -> bytes:
         """Return the signature of bytes."""
         return self._key.sign(data)
-
-    @property
-    def public(self) -> TrustedKeys:
-        """The public key alone, as the keys that are trusted."""
-        return TrustedKeys({self._public: ""})
 
 
 class TrustedKeys:
@@ -195,7 +191,7 @@ def string(data: bytes) -> bytes:
 
 def _read(path: Path) -> bytes:
     try:
-        with files.open_regular(path) as (file, _):
+        with files.opened(path) as (file, _):
             return file.read(1 << 20)
     except (OSError, ValueError) as error:
         what = f"the keys cannot be read: {getattr(error, 'strerror', None) or error}"

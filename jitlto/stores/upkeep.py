@@ -8,7 +8,8 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from jitlto.base.config import Config
@@ -35,28 +36,26 @@ def examine(address: StoreAddress, settings: Config) -> Iterator[tuple[str, str 
         settings: Decide what is trusted, and what signs.
     """
     trust = Trust.of(settings, address)
-    for load in (trust.load_trusted, *([trust.load_signing_key] if address.writes else [])):
+    steps: list[Callable[[], object]] = [trust.load_trusted, trust.load_signing_key, partial(_try, address)]
+    for step in steps if address.writes else steps[::2]:
         try:
-            load()
+            found = step()
         except StoreError as error:
-            yield f"{address.url}: {error.where or ''} {error.what}", error.hint
-    try:
-        yield f"{address.url}: {_try(address)}", None
-    except StoreError as error:
-        yield f"{address.url}: {error.what}", error.hint
+            yield f"{error.where or address.url}: {error.what}", error.hint
+        else:
+            if isinstance(found, str):
+                yield f"{address.url}: {found}", None
 
 
 def _try(address: StoreAddress) -> str:
     """Read and write an object that is removed again; return what a store can do."""
-    if address.directory and not address.directory.exists():  # opening it would make it
-        raise StoreError("does not exist", hint="create the directory, or mount it")
-    name, backend = f"{_ROOT}probes/{os.urandom(8).hex()}", open_backend(address)
+    backend = open_backend(replace(address, writes=False))  # or it would make a directory
+    name = f"{_ROOT}probes/{os.urandom(8).hex()}"
     refuse_page(backend.get(name) or b"", address.url)
     if not address.writes:
         return "can be read"
     try:
         backend.put(name, b"jitlto doctor\n")
-        backend.get(name)
         backend.delete(name)
     except StoreError as error:
         hint = f"{error.hint}; or write {address.url}#read in JITLTO_STORE if the store is only to be read"
@@ -101,12 +100,7 @@ def measure(backend: Backend) -> dict[str, KindUsage]:
 
 
 def prune(
-    backend: Backend,
-    *,
-    older_than: float | None = None,
-    size: int | None = None,
-    dry_run: bool = False,
-    now: float | None = None,
+    backend: Backend, *, older_than: float | None = None, size: int | None = None, dry_run: bool = False
 ) -> tuple[list[StoredObject], list[StoredObject]]:
     """Remove the entries that are old, and the oldest until the rest is small enough.
 
@@ -116,7 +110,6 @@ def prune(
         older_than: Seconds after which an entry is removed.
         size: Bytes that may be left.
         dry_run: Remove nothing, and return what would be.
-        now: Seconds since 1970.
 
     Returns:
         What is removed, and what is left.
@@ -124,11 +117,10 @@ def prune(
     Raises:
         StoreError: If the store cannot be listed, or an object cannot be removed.
     """
-    now = time.time() if now is None else now
     held = [each for each in _held(backend) if kind_of(each.name) != artifacts.KIND]
     total, count = sum(each.size for each in held), 0
     for each in held:
-        too_old = older_than is not None and now - each.modified > older_than
+        too_old = older_than is not None and time.time() - each.modified > older_than
         if not too_old and (size is None or total <= size):
             break
         total -= each.size
@@ -161,8 +153,7 @@ def verify(backend: Backend, trusted: TrustedKeys | None, *, delete: bool = Fals
 
     def check(each: StoredObject) -> Damage | None:
         data = backend.get(each.name)
-        reason = "" if data is None else _damage(each.name, data, trusted)
-        if data is None or not reason:
+        if data is None or not (reason := _damage(each.name, data, trusted)):
             return None
         removed = delete and bool(_damage(each.name, data, None))
         if removed:

@@ -108,27 +108,14 @@ class Entry(Struct, frozen=True, dict=True):
 
 
 class Wisdom:
-    """Entries, at most one of each key. Immutable; two that are equal have equal bytes."""
+    """Entries, at most one of each key: that with more evidence. Immutable; equal entries have equal bytes."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        best: dict[tuple[object, ...], Entry] = {}
-        for entry in entries:
-            other = best.get(entry.key)
-            if other is None or _evidence(entry) > _evidence(other):
-                best[entry.key] = entry
+        best = {entry.key: entry for entry in sorted(entries, key=_evidence)}
         self.entries = tuple(sorted(best.values(), key=lambda entry: entry.encoded))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Wisdom) and self.entries == other.entries
-
-    def __hash__(self) -> int:
-        return hash(self.entries)
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
     def merge(self, *others: Wisdom) -> Wisdom:
-        """Return all entries; of two with one key that with more evidence."""
+        """Return all entries."""
         return Wisdom(entry for each in (self, *others) for entry in each.entries)
 
     def replace(self, *entries: Entry) -> Wisdom:

@@ -102,7 +102,7 @@ Check = Callable[..., CheckResult]
 @pytest.fixture
 def run_check(mini_path: Path, store: CacheDir, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
     """Check `mini`, with a cache of its own."""
-    monkeypatch.setattr("jitlto.check.check.Proofs", lambda session, *stores: Proofs(session and store, *stores))
+    monkeypatch.setattr("jitlto.check.check.Proofs", lambda _, stores: Proofs(store, stores))
     with FragmentDatabase(mini_path) as database:
         yield lambda **how: check(database, targets=[Architecture(80), Architecture(90)], **how)
 
@@ -129,8 +129,6 @@ def test_an_unchanged_kernel_is_linked_once(run_check: Check, linked: list[str])
     assert len(set(linked)) == len(linked) == 8
     again = run_check(compare=False)
     assert (again.holds, len(linked), links_of(again).linked, links_of(again).known) == (True, 8, 4, 8)
-    run_check(compare=False, use_cache=False)
-    assert linked[8:] == linked[:8]
 
 
 def test_a_kernel_of_damaged_images_is_not_believed_to_link(

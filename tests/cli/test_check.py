@@ -74,9 +74,9 @@ def test_failed_links_are_grouped_by_cause(build_family: BuildFamily) -> None:
         done,
         1,
         "[link-architecture]",
-        "link for sm_80",
+        "for sm_80: ",
         "was compiled for compute_90, which does not run on sm_80",
-        "(4 times",
+        "and 1 more",
     )
     assert done.stderr.count("error: ") == 1
     assert "mini: linked 4 kernels, for sm_80, sm_90: 4 of 8 links fail" in done.stdout

@@ -145,7 +145,7 @@ PART = PartRecord(
     2,
     3,
     "ab" * 32,
-    tuple(sorted([*(f.key for f in FRAGMENTS), FragmentKey.make("f", "op", {"data_type": "ä,]"})])),
+    4,
     (("f", "nvrtc 12.9"),),
     (("f", "_Z2opf"),),
     ("the matrix is odd: «é»",),
@@ -164,7 +164,7 @@ def change_meta(path: Path, statement: str) -> None:
     "statement",
     [
         "DELETE FROM meta WHERE name = '{}'",
-        "UPDATE meta SET value = replace(value, 'f/', 'g/') WHERE name = '{}'",
+        "UPDATE meta SET value = replace(value, 'nvrtc', 'nvcc') WHERE name = '{}'",
         "UPDATE meta SET value = NULL WHERE name = '{}'",
         "UPDATE meta SET value = 7 WHERE name = '{}'",
         "UPDATE meta SET name = 'whole' WHERE name = '{}'",

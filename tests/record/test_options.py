@@ -175,3 +175,4 @@ def test_options_for_diagnostics_reach_the_front_end(option: str) -> None:
 )
 def test_others_do_not_for_they_read_and_write_files(option: str) -> None:
     assert describe_invalid_option(option) is not None
+    assert "NVCC_CCBIN" in str(describe_invalid_option("-ccbin=clang"))

@@ -17,10 +17,10 @@ from jitlto.stores.entry import encode, object_name
 from jitlto.stores.signatures import SigningKey, TrustedKeys
 from jitlto.stores.upkeep import Damage
 from tests.support.errors import raises
-from tests.support.stores import config, write_key
+from tests.support.stores import config, public_of, write_key
 
 DAY = 86400.0
-NOW = 1_800_000_000.0
+NOW = float(int(time.time()))
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_it_is_measured_by_kind_with_dates(dated: DatedStore) -> None:
 
 def test_what_is_old_goes(dated: DatedStore) -> None:
     old, young = dated.entry(1, 31), dated.entry(2, 29)
-    removed, left = upkeep.prune(dated.backend, older_than=30 * DAY, now=NOW)
+    removed, left = upkeep.prune(dated.backend, older_than=30 * DAY)
     assert dated.names == {young}
     assert ([each.name for each in removed], [each.name for each in left]) == ([old], [young])
 
@@ -164,7 +164,7 @@ def test_what_is_old_goes(dated: DatedStore) -> None:
 @pytest.mark.parametrize("room", [0, 99, 100, 299, 300, 1000])
 def test_the_oldest_go_until_the_rest_fits(dated: DatedStore, room: int) -> None:
     by_age = [dated.entry(number, days) for number, days in ((1, 9), (2, 1), (3, 5))]
-    _, left = upkeep.prune(dated.backend, size=room, now=NOW)
+    _, left = upkeep.prune(dated.backend, size=room)
     kept = min(3, room // 100)
     newest_first = [by_age[1], by_age[2], by_age[0]]
     assert dated.names == set(newest_first[:kept])
@@ -174,7 +174,7 @@ def test_the_oldest_go_until_the_rest_fits(dated: DatedStore, room: int) -> None
 def test_pushed_files_and_foreign_objects_are_left_alone(dated: DatedStore) -> None:
     kept = {dated.put(name, b"", 900) for name in ("v1/readme", "v1/kernels/ab/short", "other/file")}
     kept.add(object_name("artifacts", dated.artifact(b"a database", 400)))
-    removed, _ = upkeep.prune(dated.backend, older_than=0, size=0, now=NOW)
+    removed, _ = upkeep.prune(dated.backend, older_than=0, size=0)
     assert dated.names == kept
     assert removed == []
 
@@ -212,24 +212,24 @@ def test_everything_that_is_not_what_its_name_says_is_found_and_removed(backend:
     key = _key()
     bad = _fill(backend, key)
     before = {each.name for each in backend.list()}
-    found = verified(backend, key.public)
+    found = verified(backend, public_of(key))
     assert {each.name for each in found} == set(bad)
     assert [each.reason for each in found if bad[each.name] not in each.reason] == []
     assert {each.name for each in backend.list()} == before
     unsigned = {name for name, word in bad.items() if word in _SIGNATURE}
-    removed = verified(backend, key.public, delete=True)
+    removed = verified(backend, public_of(key), delete=True)
     assert {each.name for each in removed if each.removed} == set(bad) - unsigned
     assert {each.name for each in removed if not each.removed} == unsigned
-    assert {each.name for each in verified(backend, key.public)} == unsigned
+    assert {each.name for each in verified(backend, public_of(key))} == unsigned
 
 
 def test_wrong_trusted_keys_remove_nothing(backend: Backend) -> None:
     signing, digests = _key(), [hashlib.sha256(b"%d" % number).hexdigest() for number in range(3)]
     for digest in digests:
         backend.put(object_name("kernels", digest), encode("kernels", digest, b"payload", signing))
-    found = verified(backend, _key().public, delete=True)
+    found = verified(backend, public_of(_key()), delete=True)
     assert [each.removed for each in found] == [False] * 3
-    assert verified(backend, signing.public) == []
+    assert verified(backend, public_of(signing)) == []
 
 
 def test_pages_in_place_of_objects_remove_nothing(backend: Backend) -> None:
@@ -239,8 +239,8 @@ def test_pages_in_place_of_objects_remove_nothing(backend: Backend) -> None:
     backend.put(object_name("artifacts", digest), b"")
     with pytest.MonkeyPatch.context() as patch, raises(StoreError, "store-failed", hint="HTTPS_PROXY"):
         patch.setattr(Backend, "get", lambda *_: b"<html>Sign in</html>")
-        verified(backend, key.public, delete=True)
-    assert verified(backend, key.public) == []
+        verified(backend, public_of(key), delete=True)
+    assert verified(backend, public_of(key)) == []
 
 
 def test_a_store_that_fails_in_the_middle_ends_the_work(dated: DatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_a_store_that_fails_in_the_middle_ends_the_work(dated: DatedStore, monke
 
     for method, work in (
         ("get", lambda: verified(dated.backend, None)),
-        ("delete", lambda: upkeep.prune(dated.backend, older_than=DAY, now=NOW)),
+        ("delete", lambda: upkeep.prune(dated.backend, older_than=DAY)),
     ):
         asked.clear()
         with monkeypatch.context() as patch, raises(StoreError, "store-unreachable"):

@@ -64,7 +64,7 @@ def test_what_is_found_is_used(tuned: PlannedFamily) -> None:
     assert (best.origin, best.variant) == ("measured", report.entry.chosen.variant)
     assert str(best.variant) == "op_name=square block=128"
     assert report.entry.speed_up == pytest.approx(2.0, rel=0.02)
-    assert len(wisdom_file.read(tuned.session.config.wisdom)) == 1
+    assert len(wisdom_file.read(tuned.session.config.wisdom).entries) == 1
 
 
 def test_ten_tunings_give_one_answer(tuned: PlannedFamily) -> None:
