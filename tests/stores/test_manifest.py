@@ -174,8 +174,8 @@ def test_a_manifest_is_a_file_of_sensible_size(release: Path, tmp_path: Path) ->
     os.mkfifo(tmp_path / "fifo")
     for name, code in (("large", "invalid"), ("fifo", "invalid"), ("none", "unreadable"), (".", "unreadable")):
         refused(code, "verify", "--manifest", tmp_path / name)
-    (tmp_path / "bytes").write_bytes(b"\xff" * 70)
-    assert "UTF-8" in refused("invalid", "verify", "--manifest", tmp_path / "bytes")
+    (tmp_path / "bytes").write_bytes(b"0" * 64 + b"  \xff.fragdb")
+    refused("invalid", "verify", "--manifest", tmp_path / "bytes")
 
 
 # --- signatures ---
