@@ -16,7 +16,7 @@ from jitlto.base import entry
 from jitlto.base.files import check_path
 from jitlto.base.frozen import Frozen
 from jitlto.base.lock import locked
-from jitlto.base.log import WarnOnce, log
+from jitlto.base.log import log, warn_once
 
 #: How the names of temporary files and directories begin.
 TEMPORARY = ".jitlto-"
@@ -54,7 +54,6 @@ class CacheDir:
         self.size = size
         #: Why the last failed write failed; None if no write has failed.
         self.write_error: str | None = None
-        self._warn_once = WarnOnce(__name__)
         self._written: int | None = None  # bytes since the last pruning; None before the first
         check_path(directory)
         require_owned_path(str(directory))
@@ -85,7 +84,7 @@ class CacheDir:
         payload = entry.decode(f"{kind}/{key}", data)
         if payload is None:
             if not entry.is_earlier(data):
-                self._warn_once(path, "%s is damaged and is ignored", path)
+                warn_once(__name__, path, "%s is damaged and is ignored", path)
             return None
         if age > _TOUCH_INTERVAL:
             with contextlib.suppress(OSError):
@@ -102,7 +101,8 @@ class CacheDir:
                 self._written += len(payload)
         except OSError as error:
             self.write_error = error.strerror or str(error)
-            self._warn_once(self.directory, "no more entries can be stored in %s: %s", self.directory, self.write_error)
+            what = "no more entries can be stored in %s: %s"
+            warn_once(__name__, self.directory, what, self.directory, self.write_error)
 
     def locked(self, key: str, timeout: float, what: str) -> contextlib.AbstractContextManager[float]:
         """Lock ``key`` for this process, as :func:`jitlto.base.lock.locked` does; not in a read-only directory."""
@@ -169,18 +169,16 @@ class CacheDir:
         """Create directories below this one; PermissionError if one is a link or another user's directory."""
         directory = str(self.directory)
         make_private(directory)  # it may have been removed
-        status = os.stat(directory)  # noqa: PTH116 - texts, as a build makes thousands of entries
-        for name in (*names, None):
-            if status.st_uid != self._owner or not stat.S_ISDIR(status.st_mode):
-                raise PermissionError(f"{directory} is not this user's own directory")
-            if name is not None:
-                directory = f"{directory}/{name}"
-                try:
-                    status = os.lstat(directory)
-                except FileNotFoundError:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(directory, 0o700)  # noqa: PTH102
-                    status = os.lstat(directory)
+        self._require_own(directory, os.stat(directory))  # noqa: PTH116 - texts, as a build makes thousands of entries
+        for name in names:
+            directory = f"{directory}/{name}"
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(directory, 0o700)  # noqa: PTH102
+            self._require_own(directory, os.lstat(directory))
+
+    def _require_own(self, directory: str, status: os.stat_result) -> None:
+        if status.st_uid != self._owner or not stat.S_ISDIR(status.st_mode):
+            raise PermissionError(f"{directory} is not this user's own directory")
 
     def _path(self, kind: str, key: str) -> str:
         return f"{self.directory}/{kind}/{key[:2]}/{key[2:]}"  # a text: a build looks for thousands

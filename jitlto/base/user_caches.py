@@ -50,20 +50,20 @@ class UserCache:
     def problem(self) -> str | None:
         """Return why it cannot be read or written, or None if it can. Creates nothing."""
         try:
-            if os.path.lexists(self.directory):
-                CacheDir(self.directory, 0)
+            self._existing()
         except OSError as error:
             return error.strerror or str(error)
         nearest = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
         return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} cannot be written"
 
+    def _existing(self) -> CacheDir | None:
+        return CacheDir(self.directory, self.bound or 0) if os.path.lexists(self.directory) else None
+
     def usage(self) -> Usage:
         """Return its number of entries and size; zero if it cannot be read."""
-        if not os.path.lexists(self.directory):
-            return Usage({}, 0)
         try:
-            cache = CacheDir(self.directory, 0)
-            if self.bound is not None:
+            cache = self._existing()
+            if cache is not None and self.bound is not None:
                 return cache.usage()
             files = [path for path in self.directory.glob("[!.]*/*") if not path.parent.is_symlink()]
             count = sum(path.suffix == SUFFIX for path in files)

@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from jitlto.base import files
-from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError
 from jitlto.base.text import pluralize
 from jitlto.build.execution.events import Observer
 from jitlto.build.findings import describe_causes
@@ -134,6 +134,5 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        otherwise = "name a regular file, or a new one in a directory that exists and that you may write"
-        what, hint = f"cannot be written: {error.strerror or error}", files.write_hint(error, otherwise)
-        raise JitltoError(what, code="jitlto-unwritable-file", where=str(path), hint=hint) from error
+        hint = "name a regular file, or a new one in a directory that exists and that you may write"
+        raise files.unwritable(error, path, hint) from error

@@ -17,6 +17,7 @@ from jitlto.record.fragment import Fragment
 
 #: Larger ones would be mostly empty: each table has one, and so has the end of each image.
 _PAGE = 1024
+_HINT = "give a path in a directory that exists and that you may write"
 
 
 def write(
@@ -54,7 +55,7 @@ def write(
                 check(temporary, digest)
         return digest
     except (sqlite3.Error, OSError) as error:
-        raise _unwritable(path, error) from error
+        raise files.unwritable(error, path, _HINT, DatabaseError, "database-unwritable") from error
 
 
 def _fill(path: Path, meta: Mapping[str, bytes], rows: Iterable[Row], blobs: Mapping[str, bytes]) -> str:
@@ -94,13 +95,7 @@ def check_writable(path: Path) -> None:
         target, mode = files.check_replaceable(path)
         is_other = mode is not None and target.stat().st_size > 0 and not files.is_database(target)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise files.unwritable(error, path, _HINT, DatabaseError, "database-unwritable") from error
     if is_other:
         what, hint = "exists and is not a fragment database: not overwritten", "give another name with -o"
         raise DatabaseError(what, code="database-overwrite", where=str(path), hint=hint)
-
-
-def _unwritable(path: Path, error: sqlite3.Error | OSError) -> DatabaseError:
-    what = f"cannot be written: {getattr(error, 'strerror', None) or error}"
-    hint = files.write_hint(error, "give a path in a directory that exists and that you may write")
-    return DatabaseError(what, code="database-unwritable", where=str(path), hint=hint)

@@ -177,12 +177,8 @@ def _primitive() -> Any:
         made = [jax.core.ShapedArray(shape, jax.numpy.dtype(dtype)) for shape, dtype in results]
         return [*made, *(places[number].update(weak_type=False) for number in statics.mutated)]
 
-    @cache
-    def jitted(statics: _Statics) -> Any:
-        return jax.jit(partial(primitive.bind, statics=statics))
-
     primitive.def_abstract_eval(abstract)
-    primitive.def_impl(lambda *arrays, statics: jitted(statics)(*arrays))
+    primitive.def_impl(jax.jit(primitive.bind, static_argnames="statics"))
     for target in targets:
         mlir.register_lowering(primitive, partial(_lower, target), platform=target.platform)
     return primitive

@@ -15,7 +15,7 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError, LinkError, VersionError
 from jitlto.base.events import Kind
 from jitlto.base.frozen import Shared
-from jitlto.base.log import WarnOnce
+from jitlto.base.log import warn_once
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cuda import device, nvjitlink
@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache
 
 
 _DIGEST_SCHEMA = 1
-_warn_once = WarnOnce(__name__)
 #: What a caller supplies beside fragments, as its name, its content and its kind (None for CUDA C++, in UTF-8).
 SuppliedInput: TypeAlias = tuple[str, bytes, InputKind | None]
 
@@ -176,16 +175,16 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
             ArchitectureError: If a fragment has no image that runs on the target.
         """
         target = self.link_target
+        for item in self.supplied:
+            item.check(target.link_mode)
         try:
-            for item in self.supplied:
-                item.check(target)
             images = select_images(self.fragments, target)
         except VersionError as error:
             name_loaded(error, target.nvjitlink)
             raise
         if target.foreign:
             what = f"LTO-IR of CUDA {target.foreign} does not link with nvJitLink {target.nvjitlink}"
-            _warn_once(what, "%s: linking PTX instead, without link-time optimisation", what)
+            warn_once(__name__, what, "%s: linking PTX instead, without link-time optimisation", what)
         return images
 
     @cached_property

@@ -84,9 +84,9 @@ class Backend:
         found: bytes | None = self._call(name, read)
         return found
 
-    def head(self, name: str) -> StoredObject | None:
-        """Return what is known of an object; None if there is none."""
-        found: StoredObject | None = self._call(name, lambda: _stored(self._store.head(name)))
+    def size_of(self, name: str) -> int | None:
+        """Return the size of an object in bytes; None if there is none."""
+        found: int | None = self._call(name, lambda: self._store.head(name)["size"])
         return found
 
     def put(self, name: str, data: bytes) -> None:
@@ -100,7 +100,8 @@ class Backend:
             raise StoreError(what, code="store-unsupported", where=self.address.url, hint=hint)
         pages = self._call(prefix, lambda: iter(self._store.list(prefix or None)), missing_ok=False)
         while (page := self._call(prefix, lambda: next(pages, None), missing_ok=False)) is not None:
-            yield from map(_stored, page)
+            for meta in page:
+                yield StoredObject(meta["path"], meta["size"], meta["last_modified"].timestamp())
 
     def delete(self, name: str) -> None:
         """Delete an object, if there is one of this name."""
@@ -170,10 +171,6 @@ def _options(address: StoreAddress, retries: int) -> dict[str, Any]:
         "client_options": client,
         "retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=_REPLY)},
     }
-
-
-def _stored(meta: Any) -> StoredObject:
-    return StoredObject(meta["path"], meta["size"], meta["last_modified"].timestamp())
 
 
 def _translated(error: BaseException, address: StoreAddress, where: str) -> StoreError:

@@ -54,16 +54,13 @@ class Manifest:
         """
         text = _bytes_of(path)
         digests: dict[str, str] = {}
-        try:
-            for number, line in enumerate(text.decode().removesuffix("\n").split("\n"), 1):
-                match = _LINE.fullmatch(line)
-                name = match[2].removeprefix("./") if match else ""
-                if match is None or name in digests or not _is_inside(name):
-                    what = "is not a manifest: expected a SHA-256 and a plain relative path, which is there once"
-                    raise _error("manifest-invalid", what, f"{path}:{number}", _MAKE)
-                digests[name] = match[1]
-        except UnicodeDecodeError as error:
-            raise _error("manifest-invalid", "is not a manifest: not UTF-8", path, _MAKE) from error
+        for number, line in enumerate(text.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n"), 1):
+            match = _LINE.fullmatch(line)
+            name = match[2].removeprefix("./") if match else ""
+            if match is None or name in digests or not _is_inside(name):
+                what = "is not a manifest: expected a SHA-256 and a plain relative path, which is there once"
+                raise _error("manifest-invalid", what, f"{path}:{number}", _MAKE)
+            digests[name] = match[1]
         return cls(path, text, digests)
 
     def check(self, file: Path) -> str:
@@ -143,7 +140,7 @@ def _bytes_of(path: Path) -> bytes:
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        with files.open_regular(path) as (file, _):
+        with files.opened(path) as (file, _):
             yield file
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error

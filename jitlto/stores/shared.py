@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from jitlto.base.config import Config
 from jitlto.base.errors import RejectedEntryError, StoreError
-from jitlto.base.log import WarnOnce
+from jitlto.base.log import warn_once
 from jitlto.stores import entry
 from jitlto.stores.address import StoreAddress, parse_store
 from jitlto.stores.backend import Backend, open_backend
@@ -38,8 +38,6 @@ _MOST_QUEUED = 256 << 20  # bytes
 _AT_EXIT = 2.0  # seconds at most for what is not written yet
 _PROBE = "v1/probe"  # need not exist
 _LATE = "a reply did not come in time; set JITLTO_STORE_PATIENCE to more seconds if the store is far away"
-
-_warn = WarnOnce(__name__)
 
 
 class _Workers:
@@ -78,6 +76,9 @@ class SharedStore:
             ``bytes_read`` and ``bytes_written`` of entries; ``writes``; and entries that were ``dropped``, since the
             store failed, too many waited or a key is missing.
     """
+
+    #: What kernels that come from it are marked with; see ``jitlto.link.sources``.
+    layer = "store"
 
     def __init__(self, address: StoreAddress, trust: Trust, patience: float = PATIENCE) -> None:
         self.address = address
@@ -295,7 +296,7 @@ class SharedStore:
 
     def _warn(self, what: str, why: str, subject: str = "failed") -> None:
         """Warn about something that is not done or not used, once for each subject."""
-        _warn((self.address.url, subject), "shared store %s: %s: %s", self.address.url, what, why)
+        warn_once(__name__, (self.address.url, subject), "shared store %s: %s: %s", self.address.url, what, why)
 
 
 def _is_denied(error: BaseException) -> bool:

@@ -191,7 +191,7 @@ def string(data: bytes) -> bytes:
 
 def _read(path: Path) -> bytes:
     try:
-        with files.open_regular(path) as (file, _):
+        with files.opened(path) as (file, _):
             return file.read(1 << 20)
     except (OSError, ValueError) as error:
         what = f"the keys cannot be read: {getattr(error, 'strerror', None) or error}"

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -41,7 +41,7 @@ def examine(address: StoreAddress, settings: Config) -> Iterator[tuple[str, str 
         try:
             found = step()
         except StoreError as error:
-            yield f"{address.url}: {error.where or ''} {error.what}", error.hint
+            yield f"{error.where or address.url}: {error.what}", error.hint
         else:
             if isinstance(found, str):
                 yield f"{address.url}: {found}", None
@@ -49,15 +49,13 @@ def examine(address: StoreAddress, settings: Config) -> Iterator[tuple[str, str 
 
 def _try(address: StoreAddress) -> str:
     """Read and write an object that is removed again; return what a store can do."""
-    if address.directory and not address.directory.exists():  # opening it would make it
-        raise StoreError("does not exist", hint="create the directory, or mount it")
-    name, backend = f"{_ROOT}probes/{os.urandom(8).hex()}", open_backend(address)
+    backend = open_backend(replace(address, writes=False))  # or it would make a directory
+    name = f"{_ROOT}probes/{os.urandom(8).hex()}"
     refuse_page(backend.get(name) or b"", address.url)
     if not address.writes:
         return "can be read"
     try:
         backend.put(name, b"jitlto doctor\n")
-        backend.get(name)
         backend.delete(name)
     except StoreError as error:
         hint = f"{error.hint}; or write {address.url}#read in JITLTO_STORE if the store is only to be read"
@@ -102,11 +100,7 @@ def measure(backend: Backend) -> dict[str, KindUsage]:
 
 
 def prune(
-    backend: Backend,
-    *,
-    older_than: float | None = None,
-    size: int | None = None,
-    dry_run: bool = False,
+    backend: Backend, *, older_than: float | None = None, size: int | None = None, dry_run: bool = False
 ) -> tuple[list[StoredObject], list[StoredObject]]:
     """Remove the entries that are old, and the oldest until the rest is small enough.
 
@@ -159,8 +153,7 @@ def verify(backend: Backend, trusted: TrustedKeys | None, *, delete: bool = Fals
 
     def check(each: StoredObject) -> Damage | None:
         data = backend.get(each.name)
-        reason = "" if data is None else _damage(each.name, data, trusted)
-        if data is None or not reason:
+        if data is None or not (reason := _damage(each.name, data, trusted)):
             return None
         removed = delete and bool(_damage(each.name, data, None))
         if removed:

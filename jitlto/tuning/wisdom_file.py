@@ -86,9 +86,8 @@ def write(path: Path, wisdom: Wisdom) -> None:
         os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103 - a name that is too long is an OSError
         files.write(path, encode(wisdom))
     except OSError as error:
-        what = f"cannot be written: {error.strerror or error}"
-        hint = files.write_hint(error, "name a file that you may write")
-        raise WisdomError(what, code="wisdom-unwritable", where=str(path), hint=hint) from None
+        hint = "name a file that you may write"
+        raise files.unwritable(error, path, hint, WisdomError, "wisdom-unwritable") from None
 
 
 def add(path: Path, *added: Entry) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base import log
 from jitlto.base.errors import StoreError
-from jitlto.base.log import WarnOnce
 from jitlto.stores import entry, shared
 from jitlto.stores.address import StoreAddress
 from jitlto.stores.shared import SharedStore
@@ -55,7 +55,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Fake:
         return made
 
     monkeypatch.setattr(shared, "open_backend", open_backend)
-    monkeypatch.setattr(shared, "_warn", WarnOnce(shared.__name__))
+    monkeypatch.setattr(log, "_warned", {})
     return made
 
 

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jitlto.base import mangling
+from jitlto.base import log, mangling
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import digest_of
@@ -332,7 +332,7 @@ def _record_seeds(ground: Ground) -> list[bytes]:
 
 
 def _pack(ground: Ground, data: bytes) -> None:
-    packs._warn_once._warned.clear()  # each digest of each pack once, which adds up here
+    log._warned.clear()  # each digest of each pack once, which adds up here
     path = ground.file("p.pack", edited(ground.pack, data) if data[:1] != b"j" else b"")
     database = path.with_suffix(".fragdb")
     if data[:1] == b"j":
