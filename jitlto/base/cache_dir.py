@@ -16,7 +16,7 @@ from jitlto.base import entry
 from jitlto.base.files import check_path
 from jitlto.base.frozen import Frozen
 from jitlto.base.lock import locked
-from jitlto.base.log import WarnOnce, log
+from jitlto.base.log import log, warn_once
 
 #: How the names of temporary files and directories begin.
 TEMPORARY = ".jitlto-"
@@ -41,27 +41,23 @@ class CacheDir:
     Args:
         directory: Created if it is missing, with mode 0700.
         size: The size limit in bytes, enforced by :meth:`prune`.
-        readonly: Whether entries are only read: the directory need not be writable, is not created and not changed.
 
     Raises:
-        OSError: If the directory cannot be created or written, or belongs to another user; see :func:`open_cache_dir`.
+        OSError: If the directory cannot be created, or belongs to another user; see :func:`open_cache_dir`.
     """
 
     #: What kernels that come from it are marked with; see ``jitlto.link.sources``.
     layer = "disk"
 
-    def __init__(self, directory: Path, size: int, *, readonly: bool = False) -> None:
+    def __init__(self, directory: Path, size: int) -> None:
         self.directory = directory = directory.absolute()  # so that a later chdir has no effect
         self.size = size
-        self.readonly = readonly
         #: Why the last failed write failed; None if no write has failed.
         self.write_error: str | None = None
-        self._warn_once = WarnOnce(__name__)
         self._written: int | None = None  # bytes since the last pruning; None before the first
         check_path(directory)
         require_owned_path(str(directory))
-        if not readonly:
-            make_private(str(directory))
+        make_private(str(directory))
         status = directory.stat()
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(f"{directory} is not a directory")
@@ -70,8 +66,6 @@ class CacheDir:
         self._owner = status.st_uid
         if stat.S_IMODE(status.st_mode) & 0o022:
             raise PermissionError(f"{directory} can be written by others: chmod go-w {directory}")
-        if not readonly and not os.access(directory, os.W_OK | os.X_OK):
-            raise PermissionError(f"{directory} cannot be written")
 
     def get(self, kind: str, key: str) -> bytes | None:
         """Return the payload stored under ``key`` (hexadecimal); None if it is missing or damaged."""
@@ -90,17 +84,15 @@ class CacheDir:
         payload = entry.decode(f"{kind}/{key}", data)
         if payload is None:
             if not entry.is_earlier(data):
-                self._warn_once(path, "%s is damaged and is ignored", path)
+                warn_once(__name__, path, "%s is damaged and is ignored", path)
             return None
-        if age > _TOUCH_INTERVAL and not self.readonly:
+        if age > _TOUCH_INTERVAL:
             with contextlib.suppress(OSError):
                 os.utime(path)
         return payload
 
     def put(self, kind: str, key: str, payload: bytes) -> None:
-        """Store a payload, unless the directory is read only; a failure is logged once."""
-        if self.readonly:
-            return
+        """Store a payload; a failure is logged once."""
         path = self._path(kind, key)
         try:
             self._make(kind, key[:2])
@@ -109,12 +101,11 @@ class CacheDir:
                 self._written += len(payload)
         except OSError as error:
             self.write_error = error.strerror or str(error)
-            self._warn_once(self.directory, "no more entries can be stored in %s: %s", self.directory, self.write_error)
+            what = "no more entries can be stored in %s: %s"
+            warn_once(__name__, self.directory, what, self.directory, self.write_error)
 
     def locked(self, key: str, timeout: float, what: str) -> contextlib.AbstractContextManager[float]:
         """Lock ``key`` for this process, as :func:`jitlto.base.lock.locked` does; not in a read-only directory."""
-        if self.readonly:
-            return contextlib.nullcontext(0.0)
         try:
             self._make("locks")
         except OSError as error:
@@ -141,14 +132,11 @@ class CacheDir:
     def prune(self, size: int | None = None) -> int:
         """Remove the least recently used entries until at most ``size`` bytes are left (by default the bound).
 
-        With a negative size, all are removed. Files that another process is writing are kept, and all that is in a
-        directory that is read-only.
+        With a negative size, all are removed. Files that another process is writing are kept.
 
         Returns:
             int: The number of entries removed.
         """
-        if self.readonly:
-            return 0
         size = self.size if size is None else size
         files = sorted(self._files(), key=lambda item: item[1].st_mtime)
         total = sum(status.st_size for _, status in files)
@@ -181,18 +169,16 @@ class CacheDir:
         """Create directories below this one; PermissionError if one is a link or another user's directory."""
         directory = str(self.directory)
         make_private(directory)  # it may have been removed
-        status = os.stat(directory)  # noqa: PTH116 - texts, as a build makes thousands of entries
-        for name in (*names, None):
-            if status.st_uid != self._owner or not stat.S_ISDIR(status.st_mode):
-                raise PermissionError(f"{directory} is not this user's own directory")
-            if name is not None:
-                directory = f"{directory}/{name}"
-                try:
-                    status = os.lstat(directory)
-                except FileNotFoundError:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(directory, 0o700)  # noqa: PTH102
-                    status = os.lstat(directory)
+        self._require_own(directory, os.stat(directory))  # noqa: PTH116 - texts, as a build makes thousands of entries
+        for name in names:
+            directory = f"{directory}/{name}"
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(directory, 0o700)  # noqa: PTH102
+            self._require_own(directory, os.lstat(directory))
+
+    def _require_own(self, directory: str, status: os.stat_result) -> None:
+        if status.st_uid != self._owner or not stat.S_ISDIR(status.st_mode):
+            raise PermissionError(f"{directory} is not this user's own directory")
 
     def _path(self, kind: str, key: str) -> str:
         return f"{self.directory}/{kind}/{key[:2]}/{key[2:]}"  # a text: a build looks for thousands
@@ -219,13 +205,11 @@ def _replace(path: str, data: bytes) -> None:
         raise
 
 
-def open_cache_dir(directory: Path, size: int, *, readonly: bool = False) -> CacheDir | None:
+def open_cache_dir(directory: Path, size: int) -> CacheDir | None:
     """Open the cache in ``directory``; return None, and log a warning, if it cannot be used."""
     try:
-        return CacheDir(directory, size, readonly=readonly)
+        return CacheDir(directory, size)
     except OSError as error:
-        if readonly and isinstance(error, FileNotFoundError):
-            return None  # nothing to read yet
         what = "the cache in %s cannot be used and is ignored: %s"
         log(__name__, "warning", what, directory, error.strerror or error)
         return None

@@ -23,7 +23,7 @@ class Config(Frozen):
         database_path: Database files and directories of databases, in the order in which they are searched.
         cache_dir: Directory of this user's caches.
         build_cache_size: Bytes that the build cache may hold.
-        cache: ``on``, ``readonly`` or ``off``: the cache of linked kernels.
+        cache: ``on`` or ``off``: the cache of linked kernels.
         cache_size: Bytes that it may hold.
         store: The text of ``JITLTO_STORE``; empty for no shared stores. jitlto.stores.address parses it.
         store_trust: ``signed`` or ``checksum``; empty for the default of each store.
@@ -63,7 +63,7 @@ class Config(Frozen):
             tuple(map(_absolute, filter(None, environment.get("JITLTO_DATABASE_PATH", "").split(os.pathsep)))),
             _absolute(cache_dir),
             _size(environment, "JITLTO_BUILD_CACHE_SIZE", "4G"),
-            _choice(environment, "JITLTO_CACHE", ("on", "readonly", "off")),
+            _choice(environment, "JITLTO_CACHE", ("on", "off")),
             _size(environment, "JITLTO_CACHE_SIZE", "2G"),
             environment.get("JITLTO_STORE", "").strip(),
             _choice(environment, "JITLTO_STORE_TRUST", ("", "signed", "checksum")),

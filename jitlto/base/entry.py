@@ -19,10 +19,11 @@ as given the payload
 What does not match, such as an entry of an earlier form or of another schema, is a miss.
 """
 
+import struct
 from collections.abc import Callable
 
 _MAGIC = b"jitlto entry 2\n"
-_FIXED = len(_MAGIC) + 2 + 2 + 2 + 8 + 32
+_FORM = struct.Struct("<15sHHHQ32s")
 
 
 def encode(
@@ -40,8 +41,8 @@ def encode(
 def decode(name: str, data: bytes, *, schema: int = 1) -> bytes | None:
     """Return the payload of an entry that is not signed; None if it is damaged, or of another name or schema."""
     text = name.encode()
-    payload = data[_FIXED + len(text) :]
-    return payload if data[: _FIXED + len(text)] == _head(text, payload, schema, 0) else None
+    payload = data[_FORM.size + len(text) :]
+    return payload if data[: _FORM.size + len(text)] == _head(text, payload, schema, 0) else None
 
 
 def is_earlier(data: bytes) -> bool:
@@ -50,8 +51,7 @@ def is_earlier(data: bytes) -> bool:
 
 
 def _head(name: bytes, payload: bytes, schema: int, signature_size: int) -> bytes:
-    sizes = b"".join(number.to_bytes(2, "little") for number in (schema, len(name), signature_size))
-    return _MAGIC + sizes + len(payload).to_bytes(8, "little") + digest_of(payload) + name
+    return _FORM.pack(_MAGIC, schema, len(name), signature_size, len(payload), digest_of(payload)) + name
 
 
 def digest_of(payload: bytes) -> bytes:
@@ -72,16 +72,11 @@ class Head:
     """
 
     def __init__(self, start: bytes) -> None:
-        if not start.startswith(_MAGIC) or len(start) < _FIXED:
+        if not start.startswith(_MAGIC) or len(start) < _FORM.size:
             raise ValueError("not an entry")
-        place = len(_MAGIC)
-        self.schema, name_size, signature_size = (
-            int.from_bytes(start[each : each + 2], "little") for each in range(place, place + 6, 2)
-        )
-        self.payload_size = int.from_bytes(start[place + 6 : place + 14], "little")
-        self.digest = start[place + 14 : _FIXED]
-        end = _FIXED + name_size
-        self.name = start[_FIXED:end]
+        _, self.schema, name_size, signature_size, self.payload_size, self.digest = _FORM.unpack_from(start)
+        end = _FORM.size + name_size
+        self.name = start[_FORM.size : end]
         self.signed = start[:end]  #: what a signature is of
         self.signature = start[end : end + signature_size]
         self.size = end + signature_size

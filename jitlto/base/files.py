@@ -59,32 +59,31 @@ def open_descriptor(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode
 
 
 @contextmanager
-def open_regular(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
-    """Open a regular file for reading, and yield it with its status, without blocking on a FIFO.
+def opened(path: str | os.PathLike[str]) -> Iterator[tuple[BinaryIO, os.stat_result]]:
+    """Open a file, or the output of a process (``<(command)``), and yield it with its status.
+
+    A FIFO that has no writer is empty.
 
     Raises:
-        OSError: If it cannot be opened, or is not a regular file.
+        OSError: If it cannot be opened, or is neither a regular file nor a FIFO.
     """
     with open(open_descriptor(path), "rb") as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(None, "not a regular file", str(path))
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):  # some devices never end
+            raise OSError(None, "not a file", str(path))
+        os.set_blocking(file.fileno(), True)
         yield file, status
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
-    """Read a file, or the output of a process (``<(command)``), without blocking on a FIFO that has no writer.
+    """Read a file.
 
     Raises:
-        OSError: If it cannot be read, is neither a regular file nor a FIFO, or is a FIFO without a writer.
+        OSError: As :func:`opened`, or if it is a FIFO without a writer.
     """
-    with open(open_descriptor(path), "rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):  # some devices never end
-            raise OSError(None, "not a file", str(path))
-        os.set_blocking(file.fileno(), True)
+    with opened(path) as (file, status):
         data = file.read()
-    if stat.S_ISFIFO(mode) and not data:
+    if stat.S_ISFIFO(status.st_mode) and not data:
         raise OSError(None, "a FIFO without a writer", str(path))
     return data
 
@@ -190,6 +189,14 @@ def write_hint(error: Exception, otherwise: str) -> str:
     return "free disk space there, or quota, or use a directory on another disk" if is_full else otherwise
 
 
+def unwritable(
+    error: Exception, path: Path, hint: str, kind: type[JitltoError] = JitltoError, code: str = "jitlto-unwritable-file"
+) -> JitltoError:
+    """Return the error for a file that cannot be written; see :func:`write_hint`."""
+    what = f"cannot be written: {getattr(error, 'strerror', None) or error}"
+    return kind(what, code=code, where=str(path), hint=write_hint(error, hint))
+
+
 def no_temporary_directory(error: OSError) -> JitltoError:
     """Return the error for a system without a usable directory for temporary files."""
     what = f"no temporary directory can be created: {error.strerror or error}"
@@ -224,7 +231,7 @@ def digest_of(path: Path) -> str | None:
     The digest identifies the content that was written. Damage is detected only when the database is opened.
     """
     try:
-        with open_regular(path) as (file, status):
+        with opened(path) as (file, status):
             data = file.read(2 * _PAGE)
     except OSError:
         return None

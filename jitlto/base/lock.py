@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitlto.base.log import log
+from jitlto.base.log import log, warn_once
 from jitlto.base.uninterrupted import wait_first
 
 if TYPE_CHECKING:  # imported when a lock is taken: takes 6 ms, and who finds a kernel takes none
@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # imported when a lock is taken: takes 6 ms, and who finds a 
 
 _SILENT = 1.0  # seconds of waiting before it is logged
 _POLL = 0.01  # seconds
-_warned: set[Path] = set()
 
 
 def claim(path: Path, timeout: float = 0.0) -> BaseFileLock | None:
@@ -45,10 +44,8 @@ def claim(path: Path, timeout: float = 0.0) -> BaseFileLock | None:
     except Timeout:
         return None
     except OSError as error:  # ENOSYS, ENOLCK or EOPNOTSUPP of the file system, or something else lies at this path
-        if path.parent not in _warned:
-            _warned.add(path.parent)
-            what = "there are no locks in %s (%s): several processes may do the same work"
-            log(__name__, "warning", what, path.parent, error.strerror or error)
+        what = "there are no locks in %s (%s): several processes may do the same work"
+        warn_once(__name__, path.parent, what, path.parent, error.strerror or error)
     return lock
 
 

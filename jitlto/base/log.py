@@ -8,19 +8,11 @@ def log(logger: str, level: str, message: str, *values: object) -> None:
     getattr(logging.getLogger(logger), level)(message, *values)
 
 
-class WarnOnce:
-    """Logs a warning once for each subject, even if several threads log it.
+_warned: dict[object, object] = {}
 
-    Args:
-        logger: The logger's name.
-    """
 
-    def __init__(self, logger: str) -> None:
-        self._logger = logger
-        self._warned: dict[object, object] = {}
-
-    def __call__(self, subject: object, message: str, *values: object) -> None:
-        """Log a warning, unless one about the same subject was logged before."""
-        mine = object()
-        if self._warned.setdefault(subject, mine) is mine:  # atomic, and without a lock that a fork could lose
-            log(self._logger, "warning", message, *values)
+def warn_once(logger: str, subject: object, message: str, *values: object) -> None:
+    """Log a warning, unless one about the same subject was logged before, even by another thread."""
+    mine = object()
+    if _warned.setdefault((logger, subject), mine) is mine:  # atomic, and without a lock that a fork could lose
+        log(logger, "warning", message, *values)

@@ -1,8 +1,13 @@
 """Names of functions and variables, demangled (Itanium C++ ABI, used by NVRTC and nvcc)."""
 
+from __future__ import annotations
+
 import re
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from demangle import Signature
 
 # A mangled name refers to its own parts, and every reference can double the length of the demangled name.
 _MOST_CHARACTERS = 1 << 20
@@ -15,15 +20,6 @@ _TOOLKIT_WORD = (
 _OPERATOR = r"operator *(?:\(\)|\[\]|->\*?|[-+*/%^&|~!=<>,]+)"
 
 
-class _Parts(NamedTuple):
-    """A demangled name: all of it, its last part, the same with its scopes, and the parameters of a function."""
-
-    text: str
-    base: str
-    qualified: str
-    parameters: tuple[str, ...] | None
-
-
 def demangle(name: str) -> str:
     """Demangle a symbol, spelled as GNU's demangler does.
 
@@ -33,21 +29,21 @@ def demangle(name: str) -> str:
     Returns:
         str: The C++ name; ``name`` itself if it is not mangled, or has too many characters when written out.
     """
-    return _read(name).text
+    parts = _read(name)
+    return parts.demangled if parts else name
 
 
 @cache
-def _read(name: str) -> _Parts:
+def _read(name: str) -> Signature | None:
     if not name.startswith("_Z"):
-        return _Parts(name, name, name, None)
+        return None
     import demangle  # imported lazily: takes 40 ms, and plans do not need it
 
     limits = demangle.Limits(max_output=_MOST_CHARACTERS, max_input=_MOST_CHARACTERS)
     try:
-        parts = demangle.signature(name, language="itanium", style="gnu", limits=limits)
+        return demangle.signature(name, language="itanium", style="gnu", limits=limits)
     except demangle.DemanglingError:  # beyond the limits, too
-        return _Parts(name, name, name, None)
-    return _Parts(parts.demangled, parts.base_name, parts.qualified_name, parts.parameters)
+        return None
 
 
 def parameter_types(name: str) -> list[str] | None:
@@ -56,11 +52,11 @@ def parameter_types(name: str) -> list[str] | None:
     >>> parameter_types("_Z3addPKfi")
     ['float const*', 'int']
     """
-    parameters = _read(name).parameters
-    if parameters is None:
+    parts = _read(name)
+    if parts is None or parts.parameters is None:
         return None
     # A pack is one parameter.
-    return split_top_level(", ".join(filter(None, parameters)))
+    return split_top_level(", ".join(filter(None, parts.parameters)))
 
 
 def base_name(name: str) -> str:
@@ -69,7 +65,8 @@ def base_name(name: str) -> str:
     >>> base_name("_ZN1a1kIfEEvPKT_")
     'k'
     """
-    base = _read(name).base
+    parts = _read(name)
+    base = parts.base_name if parts else name
     operator = re.match(_OPERATOR, base)
     return operator[0] if operator else base.partition("<")[0]
 
@@ -80,7 +77,8 @@ def qualified_name(name: str) -> str:
     >>> qualified_name("_ZN1a1kIfEEvPKT_")
     'a::k<float>'
     """
-    return _read(name).qualified
+    parts = _read(name)
+    return parts.qualified_name if parts else name
 
 
 def is_toolkit_name(name: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from jitlto.base import files
 from jitlto.base.cached import decoder
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import suggest
@@ -96,10 +96,8 @@ def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
     """
     table = TomlTable(path, error, {})
     try:
-        if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - Path's raise on long names
-            raise OSError(None, "not a regular file")  # reading a FIFO would block
-        text = path.read_text("utf-8-sig")
-    except (OSError, ValueError) as why:  # also of a path with a NUL, or one that cannot be encoded
+        text = files.read(path).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as why:
         reason = "not UTF-8 text" if isinstance(why, UnicodeDecodeError) else getattr(why, "strerror", why)
         hint = "save the file as UTF-8" if isinstance(why, UnicodeDecodeError) else "check the path"
         raise table.error(f"cannot be read: {reason}", hint, case="unreadable") from None

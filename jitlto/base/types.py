@@ -69,6 +69,8 @@ _NUMPY_NAMES = {
     "uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8", "longlong": "i8",
     "ulonglong": "u8", "bool": "b1", "bool_": "b1", "bfloat16": "bfloat16",
 }  # fmt: skip
+#: NumPy's name of each type string.
+DTYPES = {typestr: name for name, typestr in reversed(_NUMPY_NAMES.items())}
 # Types that are only named here: NumPy has no notation for them.
 _SMALL_FLOATS = {
     "float8_e4m3fn": "__nv_fp8_e4m3", "float8_e5m2": "__nv_fp8_e5m2", "float8_e8m0fnu": "__nv_fp8_e8m0",

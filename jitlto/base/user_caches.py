@@ -1,5 +1,6 @@
 """What jitlto keeps for a user: linked kernels, builds, and databases; where it is, its limits, usage and problems."""
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ class UserCache:
         name: ``cubins`` or ``build``; or ``editable``, which holds databases, each in its directory.
         title: Its name in messages.
         bound: Its size limit in bytes; None for databases, which stay until all is cleared.
-        setting: ``on``, ``readonly`` or ``off``: whether programs use it.
+        setting: ``on`` or ``off``: whether programs use it.
     """
 
     name: str
@@ -37,7 +38,10 @@ class UserCache:
             JitltoError: If it cannot be used.
         """
         try:
-            return CacheDir(self.directory, self.bound or 0)
+            cache = CacheDir(self.directory, self.bound or 0)
+            if os.access(self.directory, os.W_OK | os.X_OK):
+                return cache
+            raise PermissionError(errno.EACCES, "it cannot be written")
         except OSError as error:
             what = f"cannot be used as a cache: {error.strerror or error}"
             hint = write_hint(error, "set JITLTO_CACHE_DIR to a different directory, owned by this user")
@@ -46,21 +50,20 @@ class UserCache:
     def problem(self) -> str | None:
         """Return why it cannot be read or written, or None if it can. Creates nothing."""
         try:
-            CacheDir(self.directory, 0, readonly=True)
-        except FileNotFoundError:
-            pass
+            self._existing()
         except OSError as error:
             return error.strerror or str(error)
         nearest = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
-        if self.setting == "readonly" or os.access(nearest, os.W_OK | os.X_OK):
-            return None
-        return f"{nearest} cannot be written"
+        return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} cannot be written"
+
+    def _existing(self) -> CacheDir | None:
+        return CacheDir(self.directory, self.bound or 0) if os.path.lexists(self.directory) else None
 
     def usage(self) -> Usage:
         """Return its number of entries and size; zero if it cannot be read."""
         try:
-            cache = CacheDir(self.directory, 0, readonly=True)
-            if self.bound is not None:
+            cache = self._existing()
+            if cache is not None and self.bound is not None:
                 return cache.usage()
             files = [path for path in self.directory.glob("[!.]*/*") if not path.parent.is_symlink()]
             count = sum(path.suffix == SUFFIX for path in files)

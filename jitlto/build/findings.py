@@ -114,8 +114,9 @@ def describe_causes(what: str, causes: Iterable[Cause]) -> str:
 
 
 def _describe(number: int, cause: Cause) -> Iterator[str]:
-    first = cause.message.partition("\n")[0]
-    yield f"\n{number}. {cause.message if number <= _MOST_IN_FULL else first} [{cause.code}]"
+    message = cause.message if number <= _MOST_IN_FULL else cause.message.partition("\n")[0]
+    target = f"for {', '.join(cause.archs)}: " if cause.archs else ""
+    yield f"\n{number}. {target}{message}{f' [{cause.code}]' if cause.code else ''}"
     if cause.hint and number <= _MOST_IN_FULL:
         yield f"   {cause.hint}"
     if cause.log and number <= _MOST_IN_FULL:

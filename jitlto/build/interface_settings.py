@@ -13,7 +13,7 @@ from typing import TypeAlias
 from jitlto.base.errors import BuildError
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
-from jitlto.compile.declarations import macros
+from jitlto.compile.declarations import defined_macros
 from jitlto.compile.heads import heads
 from jitlto.compile.includes import all_directives
 from jitlto.compile.tokens import TOKEN, line_at, plain_text, skip
@@ -130,7 +130,7 @@ def _describe(config: CompileConfig) -> str:
 
 def _first_mention(headers: Mapping[str, bytes], words: str, options: Iterable[str]) -> str | None:
     """Say where the first of some words is outside of functions' bodies, but for macros of the headers themselves."""
-    known = {macro for text in headers.values() for macro in macros(text, ("define",))}
+    known = {macro for text in headers.values() for macro in defined_macros(text)}
     given, names = frozenset(_meant_macros(headers.values(), options)), frozenset(headers)
     for name, text in headers.items():
         for line, token in _outline(text, given, names):

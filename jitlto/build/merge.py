@@ -17,8 +17,6 @@ from jitlto.database import FragmentDatabase, writer
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey
 
-_MAX_LISTED = 3
-
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
@@ -120,10 +118,8 @@ def _join(parts: _Parts, advice: list[str]) -> Iterator[_Family]:
     first, whole = parts[0]
     holders: dict[FragmentKey, tuple[Fragment, Path]] = {}
     compilers: dict[str, tuple[str, Path]] = {}  # of each family, with the first part that has fragments of it
-    declared = set(whole.keys)
     for source, part in parts:
-        is_foreign = not declared.issuperset(fragment.key for fragment in source.fragments())
-        if is_foreign or part.whole != whole.whole or source.families != first.families:
+        if part.whole != whole.whole or source.families != first.families:
             what = f"not a part of the same build as {first.path}: families or sources differ"
             hint = "build all parts from the same sources, with the same list of families"
             raise BuildError(what, code="build-foreign-part", where=str(source.path), hint=hint)
@@ -138,14 +134,13 @@ def _join(parts: _Parts, advice: list[str]) -> Iterator[_Family]:
                     theirs, ours = describe_differences(other, identity)
                     what = f"family {family} was compiled by {theirs} in {path}, and by {ours} in {source.path}"
                     raise BuildError(what, code="build-mixed-compilers", hint="build all parts with the same compiler")
-    if missing := [key for key in whole.keys if key not in holders]:
+    if (missing := whole.fragments - len(holders)) > 0:
         there = ", ".join(sorted(f"{part.number} of {part.count}" for _, part in parts))
-        listed = ", ".join(map(str, missing[:_MAX_LISTED])) + (", ..." if len(missing) > _MAX_LISTED else "")
-        what = f"{pluralize(len(missing), 'fragment')} in no part: {listed}; there are the parts {there}"
+        what = f"{pluralize(missing, 'fragment')} in no part; there are the parts {there}"
         hint = "build the others with --shard I/N, all with the same N"
         raise BuildError(what, code="build-missing-parts", hint=hint)
     faults = sorted({fault for _, part in parts for fault in part.faults})
     advice += dict.fromkeys(text for _, part in parts for text in part.advice)  # every part has that on all matrices
     for name, record in first.families.items():
-        own = {key: holders[key][0] for key in whole.keys if key.family == name}
+        own = {key: holders[key][0] for key in sorted(holders) if key.family == name}
         yield _Family(record, first.path, own, faults)

@@ -64,8 +64,7 @@ class RenderedFamilies:
         """Yield the requests of one family after the other, and render and check a family when it is asked for.
 
         Raises:
-            JitltoError: If a matrix or a template is invalid, a source changes the meaning of an interface or uses the
-                clock, or a compiler is missing.
+            JitltoError: If a matrix or a template is invalid, a source uses the clock, or a compiler is missing.
         """
         for number, family in enumerate(self.families):
             if number == len(self._batches):
@@ -76,13 +75,12 @@ class RenderedFamilies:
         toolchain = self._find(family.toolchain)
         configs = functools.cache(functools.partial(_config, family, toolchain, self._files))
         rendered = render_family(family, on_warning=self.advice.append)
-        requests = [
-            CompileRequest(r, configs(family.compiler_options(r.group), r.group.architectures)) for r in rendered
-        ]
-        _check_reproducible(requests)
         rules = functools.cache(functools.partial(InterfaceRules, family))
-        for request in requests:
-            rules(request.config).check(request.rendered)
+        requests = []
+        for each in rendered:
+            config = configs(family.compiler_options(each.group), each.group.architectures)
+            requests.append(CompileRequest(each, config, rules(config).check))
+        _check_reproducible(requests)
         self.rendered += requests
         return requests
 

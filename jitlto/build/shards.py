@@ -94,7 +94,7 @@ def make_part_record(
         shard.number,
         shard.count,
         hashlib.sha256(lines.encode()).hexdigest(),
-        tuple(sorted(contents)),
+        len(contents),
         tuple(sorted(toolchains.items())),
         tuple(sorted(faults)),
         tuple(advice),

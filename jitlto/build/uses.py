@@ -91,18 +91,23 @@ def _changed_mention(macro: str, left: bytes, own: Mapping[str, bytes], once: Ma
 
     Of those that both include, and that are read ``once``, the first reading counts, while the macro is defined.
     """
-    values = macro_definitions(left, macro)
+    values = _values(left, macro)
     leaves_nothing = values[0] is not None and values[-1] is None
     if leaves_nothing and not _spans_include(left, macro):
         return None
     read = once if leaves_nothing else own
     mentioning = [(name, text) for name, text in read.items() if macro in words(text)]
-    theirs = [value for text in own.values() for value in macro_definitions(text, macro)]
+    theirs = [value for text in own.values() for value in _values(text, macro)]
     every = {each for each in (*values, *theirs) if each is not None or not leaves_nothing}
     if theirs and len(every) == 1 and values[0]:  # an empty one may be a guard
         return None
     lines = ((name, line_of(text, macro), line_of(text, macro, is_macro=True), text) for name, text in mentioning)
     return next((f"{name}:{n}" for name, n, own, text in lines if n != own or macro not in macros(text)), None)
+
+
+def _values(text: bytes, macro: str) -> list[str | None]:
+    """Return what a text defines a macro as, in order; None where it undefines it."""
+    return [value for name, value in macro_definitions(text) if name == macro]
 
 
 def _spans_include(text: bytes, macro: str) -> bool:

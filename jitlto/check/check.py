@@ -1,28 +1,20 @@
 """The check of a database: every kernel plans, and links for the requested targets. Needs no GPU."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture
-from jitlto.build.findings import group_findings, link_failure
-from jitlto.build.proof import FamilyProof, prove
+from jitlto.build.cache.cache import find_shared
+from jitlto.build.findings import group_findings
+from jitlto.build.proof import MOST_KERNELS, FamilyProof, prove
 from jitlto.build.proofs import Proofs
-from jitlto.build.shards import Shard
-from jitlto.check.compare import compare_family
-from jitlto.check.covering_array import choose_cover
+from jitlto.check.compare import choose_kernels, compare_family
 from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
-from jitlto.plan.enumeration import Kernel
-from jitlto.record.check_result import CheckResult, FamilyCheck, Note
+from jitlto.record.check_result import CheckResult, FamilyCheck
 from jitlto.runtime.family import KernelFamily
-
-if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
-    from jitlto.stores.shared import SharedStore
 
 # Seconds in which proofs are written to shared stores, while something is written within the second.
 _FINISH, _STALL = 2.0, 0.5
@@ -33,25 +25,20 @@ def check(
     names: Sequence[str] = (),
     *,
     targets: Sequence[Architecture] = (),
-    strength: int | None = None,
     compare: bool = True,
-    shard: Shard | None = None,
-    use_cache: bool = True,
-    stores: SharedStore | None = None,
     workers: int | None = None,
     on_links: Callable[[int], object] = lambda _: None,
     on_link: Callable[[int], object] = lambda _: None,
 ) -> CheckResult:
     """Prove that every kernel of a database plans, compare the inline functions of fragments, and link kernels.
 
+    What an earlier check has proved, as the user's cache and shared stores tell, is not proved again.
+
     Args:
         names: The families; by default all.
-        targets: The architectures to link for; without any, nothing is linked.
-        strength: Link only a covering array of this strength instead of all kernels.
+        targets: The architectures to link for; without any, nothing is linked. Of more kernels than a build plans each,
+            those are linked in which every two fragments meet that meet in any.
         compare: Whether to compare inline functions.
-        shard: Make this share of the links and comparisons only. The check holds if all shares of it do.
-        use_cache: Whether to leave out what an earlier check has proved, and to store what is proved.
-        stores: Where proofs are looked up and stored too, if ``use_cache``.
         workers: The number of parallel links.
         on_links, on_link: Called with the number of links or comparisons, and with the position of each finished one.
 
@@ -68,19 +55,19 @@ def check(
         fragments = [fragment for family in families for fragment in database.planned(family.name)[1]]
         require_readable(fragments, str(database.path))
     proofs = list(prove(database, [family.name for family in families]).values())
-    stores = stores if use_cache else None
-    known = Proofs(families[0].session.kernel_cache.store if use_cache else None, stores)
-    work, begin = Work(shard or Shard(1, 1), known, workers, on_links, on_link), time.perf_counter()
+    store = families[0].session.kernel_cache.store
+    stores = find_shared() if store else None
+    known = Proofs(store, stores)
+    work, begin = Work(known, workers, on_links, on_link), time.perf_counter()
     checks = [
-        _check_family(family, proof, compare, targets, strength, work)
-        for family, proof in zip(families, proofs, strict=True)
+        _check_family(family, proof, compare, targets, work) for family, proof in zip(families, proofs, strict=True)
     ]
     seconds = round(time.perf_counter() - begin, 3)
     if stores is not None:
         stores.flush(_FINISH, _STALL)
     archs, linker = tuple(target.sm for target in targets), str(nvjitlink.version()) if targets else ""
-    how = archs, strength, str(shard or ""), linker, seconds
-    return CheckResult(database.digest, all(each.holds for each in checks), tuple(checks), str(database.path), *how)
+    held, where = all(each.holds for each in checks), str(database.path)
+    return CheckResult(database.digest, held, tuple(checks), where, archs, linker, seconds)
 
 
 def _check_family(
@@ -88,31 +75,19 @@ def _check_family(
     proof: FamilyProof,
     compare: bool,
     targets: Sequence[Architecture],
-    strength: int | None,
     work: Work,
 ) -> FamilyCheck:
     failures, notes, pairs = compare_family(family, proof, work) if compare else ([], [], None)
     # The other kernels cannot be linked without callers' code.
     complete = [kernel for kernel in proof.kernels if not kernel.user_symbols]
-    chosen, tuples = (complete, None) if strength is None else _covering(complete, strength)
-    mine = work.shard.share(chosen) if targets else []
-    jobs = [LinkJob(family, kernel, target) for target in targets for kernel in mine]
+    chosen = complete if len(complete) <= MOST_KERNELS else choose_kernels(complete)
+    jobs = [LinkJob.make(family, kernel, target) for target in targets for kernel in chosen]
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
-    failed, known = work.do(lambda job: job.plan().link(use_cache=False).warnings or None, jobs, "link")
+    failed, known = work.do(lambda job: job.plan.link(use_cache=False).warnings or None, jobs, "link")
     failures = [*proof.failures, *failures]
-    failures += [link_failure(error, job.subject, job.kernel.configuration, job.arch.sm) for job, error in failed]
-    told = tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in (*proof.notes, *notes))
+    failures += [job.failure(error) for job, error in failed]
     counts = proof.fragments, len(proof.kernels), len(proof.kernels) - len(complete)
-    causes = group_findings(failures)
-    return FamilyCheck(family.name, not failures, *counts, causes, told, pairs, len(mine), known, tuples)
-
-
-def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], int]:
-    # The entrypoint's group counts as one more parameter, under the empty name, which no parameter has.
-    groups = {kernel.resolution.entry.key.group for kernel in kernels}
-    configurations = [
-        dict(kernel.configuration) | ({"": kernel.resolution.entry.key.group} if len(groups) > 1 else {})
-        for kernel in kernels
-    ]
-    chosen, tuples = choose_cover(configurations, strength)
-    return [kernels[place] for place in chosen], tuples
+    causes, linked = group_findings(failures), len(chosen) if targets else 0
+    return FamilyCheck(
+        family.name, not failures, *counts, causes, group_findings([*proof.notes, *notes]), pairs, linked, known
+    )

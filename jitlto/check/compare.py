@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 
 from jitlto.base.errors import JitltoError, ToolchainError
 from jitlto.base.versions import Architecture, Version
-from jitlto.build.findings import Finding, Kind, link_failure, message_of
+from jitlto.build.findings import Finding, Kind, message_of
 from jitlto.build.proof import FamilyProof
 from jitlto.check.covering_array import choose_cover
 from jitlto.check.links import LinkJob, Work, require_readable
@@ -15,6 +16,7 @@ from jitlto.cuda.compatibility import can_link_for, linkable_architectures
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.link.definitions import CONFLICT, ConflictSearch
 from jitlto.link.parallel import default_workers
+from jitlto.plan.enumeration import Kernel
 from jitlto.plan.user_code.inputs import make_stub
 from jitlto.runtime.family import KernelFamily
 
@@ -26,8 +28,6 @@ def compare_family(
 ) -> tuple[list[Finding], list[Finding], int | None]:
     """Compare the inline functions of every two fragments that meet in a kernel, for each architecture of a family.
 
-    Of several shares, each compares some kernels' fragments.
-
     Returns:
         Failures, notes, and the number of pairs of fragments; None if they could not be compared.
     """
@@ -38,36 +38,26 @@ def compare_family(
     except JitltoError as reason:
         message = f"inline functions are not compared: {message_of(reason)}"
         return [], [Finding(Kind.UNCOMPARED, message, reason.hint, family.name, code=reason.code)], None
-    jobs: list[LinkJob] = []
-    pairs = None
-    for target in comparable_targets(family.record.architectures, linker):
-        chosen, pairs = choose_comparisons([LinkJob(family, kernel, target) for kernel in proof.kernels])
-        jobs += chosen
+    targets = comparable_targets(family.record.architectures, linker)
+    chosen = [kernel for kernel in choose_kernels(proof.kernels) if kernel.resolution.device]
+    members = [sorted(fragment.key.text for fragment in kernel.resolution.fragments) for kernel in chosen]
+    pairs = {pair for keys in members for pair in combinations(keys, 2)}
+    jobs = [LinkJob.make(family, kernel, target) for target in targets for kernel in chosen]
     failures = []
-    for job, error in work.do(_compare, work.shard.share(jobs), "comparison")[0]:
+    for job, error in work.do(partial(_compare, family), jobs, "comparison")[0]:
         if isinstance(error, ToolchainError):
             raise error
-        failure = link_failure(error, job.subject, job.kernel.configuration, job.arch.sm)
+        failure = job.failure(error)
         if error.code == CONFLICT:  # of sources, whatever the target
             failure = replace(failure, kind=Kind.DEFINITION, arch=None, log="")
         failures.append(failure)
-    return failures, [], pairs
+    return failures, [], len(pairs) if targets else None
 
 
-def choose_comparisons(jobs: Sequence[LinkJob]) -> tuple[list[LinkJob], int]:
-    """Choose kernels in which every two fragments meet that meet in any kernel.
-
-    Args:
-        jobs: Every kernel of a family, for one target.
-
-    Returns:
-        The kernels, and the number of pairs of fragments.
-    """
-    members = [sorted(fragment.key.text for fragment in job.kernel.resolution.fragments) for job in jobs]
-    cover, _ = choose_cover([dict.fromkeys(keys, "") for keys in members], 2)
-    chosen = [number for number in cover if len(members[number]) > 1]
-    pairs = {pair for number in chosen for pair in combinations(members[number], 2)}
-    return [jobs[number] for number in chosen], len(pairs)
+def choose_kernels(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Choose kernels that have every fragment, and in which every two meet that meet in any of a family's kernels."""
+    members = [{fragment.key.text: "" for fragment in kernel.resolution.fragments} for kernel in kernels]
+    return [kernels[number] for number in choose_cover(members, 2)[0]]
 
 
 def comparable_targets(architectures: Iterable[Architecture], linker: Version) -> list[Architecture]:
@@ -80,13 +70,13 @@ def comparable_targets(architectures: Iterable[Architecture], linker: Version) -
     return sorted({target for target in targets if target is not None})
 
 
-def _compare(job: LinkJob) -> None:
-    plan, fragments = job.plan(), job.kernel.resolution.fragments
+def _compare(family: KernelFamily, job: LinkJob) -> None:
+    plan, fragments = job.plan, job.plan.fragments
     inputs = [
         LinkInput(InputKind.FATBIN, plan.database.read(image), fragment.key.text)
         for fragment, image in zip(fragments, plan.images, strict=True)
     ]
-    store, workers = job.family.session.kernel_cache.store, default_workers() if len(inputs) > _MANY else 1
-    provided, target = [f.provides for f in fragments], plan.link_target.linked_for
-    if conflict := ConflictSearch(inputs, provided, target, plan.options, store, workers).find():
-        raise conflict.error()
+    store, workers = family.session.kernel_cache.store, default_workers() if len(inputs) > _MANY else 1
+    provided, target = [f.provides for f in fragments], plan.target
+    if error := ConflictSearch(inputs, provided, target, plan.options, store, workers).find():
+        raise error

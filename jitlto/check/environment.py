@@ -3,65 +3,46 @@
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from jitlto.base import config
 from jitlto.base.config import Config
 from jitlto.base.errors import DatabaseError, JitltoError, ToolchainError
+from jitlto.base.text import pluralize
 from jitlto.base.user_caches import user_caches
+from jitlto.base.version import __version__
 from jitlto.check.links import require_readable
 from jitlto.compile import nvcc
-from jitlto.cuda import device, driver, libraries, nvjitlink, toolkit
+from jitlto.cuda import device, driver, libraries, nvdisasm, nvjitlink, toolkit
 from jitlto.cuda.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
-from jitlto.database import MERGE_HINT, FragmentDatabase
+from jitlto.database import FragmentDatabase
 from jitlto.launch.core import extension
-from jitlto.runtime.discovery.installed import installed_families
-from jitlto.runtime.discovery.registry import Registry
+from jitlto.runtime.discovery import editable, entry_points
+from jitlto.runtime.discovery.entry_points import InstalledFamily
+from jitlto.runtime.discovery.registry import DatabaseFile, Registry
 from jitlto.stores.address import parse_store
 from jitlto.stores.upkeep import examine
 
 
 @dataclass(frozen=True)
 class Component:
-    """One component or setting: its state, the remedy if it is not ok, and whether linking or building needs it."""
+    """One component or setting: its state, and the remedy if it is not ok.
+
+    Args:
+        needed_for: ``linking``, ``building``, or ``use`` if it is a database or store; empty for what is optional.
+    """
 
     name: str
     value: str
     ok: bool = True
     remedy: str | None = None
-    required: bool = False
-    builds: bool = False
+    needed_for: str = ""
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """All findings, in display order."""
-
-    findings: tuple[Component, ...]
-
-    @property
-    def well(self) -> bool:
-        """True if linking can work."""
-        return all(finding.ok or not finding.required for finding in self.findings)
-
-    @property
-    def builds(self) -> bool:
-        """True if what compiles is there; with the extras that end in ``-run`` it is not."""
-        return all(finding.ok or not finding.builds for finding in self.findings)
-
-    @property
-    def summary(self) -> str:
-        """What works, in a line."""
-        if not self.well:
-            return "linking cannot work yet: see ✗ above"
-        if not self.builds:
-            return "linking works, building does not: see – above"
-        wrong = any(not f.ok and f.name in ("database", "installed family", "shared store") for f in self.findings)
-        return "building and linking work" + (", but not with all databases and stores: see – above" if wrong else "")
-
-
-def diagnose() -> Diagnosis:
+def diagnose() -> list[Component]:
     """Examine the toolchain, the driver, devices, caches, shared stores, databases and installed families.
 
     Raises:
@@ -69,38 +50,30 @@ def diagnose() -> Diagnosis:
     """
     settings = config.current()
     found = [*_toolchain(), *_fitting(), *_devices(), _core(), _cache_directory(settings)]
-    return Diagnosis((*found, *_stores(settings), *_databases(settings), *_installed(settings)))
+    return [*found, *_stores(settings), *_databases(settings), *installed_families(settings)]
 
 
 def _toolchain() -> Iterator[Component]:
-    yield Component("jitlto", f"{_package('jitlto') or 'run from a checkout'}, Python {platform.python_version()}")
+    yield Component("jitlto", f"{__version__}, Python {platform.python_version()}")
     for name in ("cuda-core", "cuda-bindings"):
-        found = _package(name)
-        yield Component(name, found or "missing", found is not None, toolkit.install_hint(), required=True)
-    yield _probe("nvJitLink (linker)", lambda: f"{nvjitlink.version()} at {toolkit.find_library('nvJitLink')}", True)
+        yield _probe(name, partial(version, name), "linking")
+    yield _probe(
+        "nvJitLink (linker)", lambda: f"{nvjitlink.version()} at {toolkit.find_library('nvJitLink')}", "linking"
+    )
     compiler = _probe("NVRTC (compiler)", lambda: f"{toolkit.nvrtc_version()} at {toolkit.find_library('nvrtc')}")
     yield compiler
     yield _probe("nvFatbin", lambda: f"{toolkit.nvfatbin_version()} at {toolkit.find_library('nvfatbin')}")
     if compiler.ok:
         yield _probe("CUDA headers", lambda: _header("cuda_fp16.h"))
         yield _probe("CCCL headers", lambda: _header("cuda/std/cstdint"))
-    program = toolkit.find_binary("nvdisasm")
-    remedy = "pip install nvidia-cuda-nvdisasm (works with CUDA 12 too), or install a CUDA toolkit"
-    yield Component("nvdisasm", program or "not found (only `--dump sass` needs it)", program is not None, remedy)
-    yield replace(_probe("nvcc", _nvcc), builds=False)
-
-
-def _package(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+    yield _probe("nvdisasm", nvdisasm.find_program, "")
+    yield _probe("nvcc", _nvcc, "")
 
 
 def _header(header: str) -> str:
     found = next((str(root) for root in toolkit.header_roots() if (root / header).is_file()), None)
     if found is None:
-        raise ToolchainError("missing", hint=toolkit.install_hint())
+        raise ToolchainError("not found", hint=toolkit.install_hint())
     return found
 
 
@@ -109,13 +82,15 @@ def _nvcc() -> str:
     return f"{found.version} at {found.path}, host compiler {found.host_version} at {found.host_path}"
 
 
-def _probe(name: str, find: Callable[[], str], links: bool = False) -> Component:
+def _probe(name: str, find: Callable[[], str], needed_for: str = "building") -> Component:
     """Return what is found, or why it is not."""
     try:
-        return Component(name, find(), required=links, builds=not links)
+        return Component(name, find(), needed_for=needed_for)
+    except PackageNotFoundError:
+        return Component(name, "missing", False, toolkit.install_hint(), needed_for)
     except ToolchainError as error:
         what = f"{error.what} ({error.where})" if error.where else error.what
-        return Component(name, f"missing: {what}", False, error.hint, links, not links)
+        return Component(name, f"missing: {what}", False, error.hint, needed_for)
 
 
 def _fitting() -> Iterator[Component]:
@@ -132,10 +107,10 @@ def _fitting() -> Iterator[Component]:
         if not ltoir_links(compiler, linker):
             state = f"NVRTC {compiler} is newer than nvJitLink {linker}, or of a different CUDA major version"
             remedy = "install both from the same CUDA release"
-            yield Component("NVRTC → nvJitLink", state, False, remedy, required=True)
+            yield Component("NVRTC → nvJitLink", state, False, remedy, "linking")
     cuda = driver.cuda_version()
     if cuda is not None:
-        refused = driver.find_incompatibility(cuda, linker, None)
+        refused = driver.find_incompatibility(cuda, linker)
         yield Component("driver", f"for CUDA {cuda}", refused is None, ": ".join(refused) if refused else None)
 
 
@@ -157,7 +132,7 @@ def _core() -> Component:
     try:
         core = extension()
     except JitltoError as error:
-        return Component("compiled launches", error.what, False, error.hint, required=True)
+        return Component("compiled launches", error.what, False, error.hint, "linking")
     state = f"in use: {core.__file__}" if core is not None else "not in use: launches take longer"
     return Component("compiled launches", state)
 
@@ -174,51 +149,55 @@ def _stores(settings: Config) -> Iterator[Component]:
     if settings.store:
         try:
             for value, remedy in examine(parse_store(settings.store, "JITLTO_STORE"), settings):
-                yield Component("shared store", value, remedy is None, remedy)
+                yield Component("shared store", value, remedy is None, remedy, "use")
         except JitltoError as error:
-            yield Component("shared store", f"{error.where}: {error.what}", False, error.hint)
+            yield Component("shared store", f"{error.where}: {error.what}", False, error.hint, "use")
 
 
 def _databases(settings: Config) -> Iterator[Component]:
     if not settings.database_path:
         yield Component("databases", "none on JITLTO_DATABASE_PATH")
-    for path in settings.database_path:
-        try:
-            for database in map(FragmentDatabase, Registry((path,)).files()):
-                trouble = _link_trouble(database)
-                value = f"{database.path}: {', '.join(database.families)}; {len(database.fragments())} fragments"
-                yield Component("database", value, trouble is None, trouble)
-        except (JitltoError, OSError) as error:
-            remedy = "correct JITLTO_DATABASE_PATH, or build the database again"
-            yield Component("database", f"{path}: {getattr(error, 'what', error)}", False, remedy)
+    for path in Registry(settings.database_path).files():
+        yield _examine("database", path, "")
 
 
-def _installed(settings: Config) -> Iterator[Component]:
-    """Yield the families of installed packages."""
-    listed = installed_families(Registry((), settings=settings))
-    if not listed:
+def installed_families(settings: Config) -> Iterator[Component]:
+    """Yield the families of installed packages; none is built."""
+    families = sorted(entry_points.families(), key=lambda each: (each.family, each.distribution))
+    if not families:
         yield Component("installed families", "none")
-    for each in listed:
-        trouble = each.trouble
-        if each.database and not trouble:
-            try:
-                with FragmentDatabase(each.database) as database:
-                    trouble = _link_trouble(database)
-            except DatabaseError as error:  # its contents were in a pack beside it
-                trouble = error.what
-        place = f"{each.family} of {each.distribution} {each.version}: {each.database or each.editable}"
-        ok = trouble is None or (each.editable is not None and each.remedy is None)  # its first use builds it
-        yield Component("installed family", f"{place}: {trouble}" if trouble else place, ok, each.remedy)
+    for each in families:
+        title = f"{each.family} of {each.title}: "
+        try:
+            yield _installed(each, title, settings)
+        except (JitltoError, OSError) as error:
+            what, remedy = getattr(error, "what", str(error)), getattr(error, "hint", each.remedy)
+            yield Component("installed family", f"{title}{what}", False, remedy, "use")
 
 
-def _link_trouble(database: FragmentDatabase) -> str | None:
-    """Return why a database does not link."""
-    if database.part is not None:
-        return f"{database.part} of a build: {MERGE_HINT}"
+def _installed(each: InstalledFamily, title: str, settings: Config) -> Component:
+    name, source, path = "installed family", each.source, each.location
+    if source is not None:
+        if not source.is_dir():
+            remedy = f"install it again, or pip uninstall {each.distribution}"
+            return Component(name, f"{title}its source tree is gone: {source}", False, remedy, "use")
+        path = editable.locate_database(each, source, settings)
+        if not path.is_file():
+            builds = "; first use builds it" if path.is_relative_to(settings.cache_dir) else ""
+            return Component(name, f"{title}{source}: not built yet{builds}")
+    return _examine(name, path, title, each)
+
+
+def _examine(name: str, path: Path, title: str, package: InstalledFamily | None = None) -> Component:
+    """Return what a database holds, or why its kernels do not link."""
     try:
-        require_readable(database.fragments(), str(database.path))
-    except ToolchainError:
-        return None  # a finding of its own
+        with FragmentDatabase(path) as database:
+            families, fragments = list(database.families), database.fragments()
+            for family in [package.family] if package else families:
+                DatabaseFile.from_database(database).require(family)
+            with suppress(ToolchainError):  # a finding of its own
+                require_readable(fragments, str(path))
     except JitltoError as error:
-        return f"{error.what}: {error.hint}"
-    return None
+        remedy = package.remedy if package and isinstance(error, DatabaseError) else error.hint
+        return Component(name, f"{title}{path}: {error.what}", False, remedy, "use")
+    return Component(name, f"{title}{path}: {', '.join(families)}; {pluralize(len(fragments), 'fragment')}")

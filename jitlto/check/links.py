@@ -1,12 +1,14 @@
 """What a check links and compares: all that no earlier check has proved."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from jitlto.base.errors import JitltoError, VersionError
 from jitlto.base.versions import Architecture
+from jitlto.build.findings import Finding, link_failure
 from jitlto.build.proofs import Proofs
-from jitlto.build.shards import Shard
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_read, select_image
 from jitlto.link.parallel import run_parallel
@@ -18,23 +20,21 @@ from jitlto.runtime.family import KernelFamily
 
 @dataclass(frozen=True, slots=True)
 class LinkJob:
-    """One kernel to link for one architecture."""
+    """One kernel to link for one architecture: as enumerated, and its plan."""
 
-    family: KernelFamily
     kernel: Kernel
-    arch: Architecture
+    plan: Plan
 
-    @property
-    def subject(self) -> str:
-        """The key of the kernel's entrypoint."""
-        return str(self.kernel.resolution.entry.key)
+    @classmethod
+    def make(cls, family: KernelFamily, kernel: Kernel, arch: Architecture) -> LinkJob:
+        """Plan a kernel of a family."""
+        options, place = family.record.link, (family.database, family.session)
+        return cls(kernel, Plan(family.name, kernel.resolution, (), options, options, "lto", arch, *place))
 
-    def plan(self) -> Plan:
-        """Return the kernel's plan."""
-        family, resolution = self.family, self.kernel.resolution
-        options = family.record.link
-        place = family.database, family.session
-        return Plan(family.name, resolution, (), options, options, "lto", self.arch, *place)
+    def failure(self, error: JitltoError) -> Finding:
+        """Return the finding for a failure of this job."""
+        entry, arch = self.plan.entry.key.text, self.plan.arch
+        return link_failure(error, entry, self.kernel.configuration, arch and arch.sm)
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,12 @@ class Work:
     """How a check does its jobs, and whom it tells.
 
     Args:
-        shard: The share of all jobs that is done.
         proofs: What need not be done again.
         workers: The number of parallel links.
         on_links: Called with the number of links or comparisons.
         on_link: Called with the position of each that is finished.
     """
 
-    shard: Shard
     proofs: Proofs
     workers: int | None
     on_links: Callable[[int], object]
@@ -62,32 +60,30 @@ class Work:
 
         Args:
             call: Returns None where all is well; that is then proved, and with any other value it is not.
-            jobs: The jobs, all of this share.
+            jobs: The jobs.
             of: What is proved of each.
 
         Returns:
             The jobs that raise an error, in order, and the number of those that were proved before.
         """
         self.on_links(len(jobs))
-        keys = [self._key(job, of) for job in jobs]
+        keys = [self._key(job.plan, of) for job in jobs]
         self.proofs.fetch(keys)
-        known = {position for position, key in enumerate(keys) if self.proofs.has(key)}
-        left = [position for position in range(len(jobs)) if position not in known]
-        for position in known:
+        left = [position for position, key in enumerate(keys) if not self.proofs.has(key)]
+        for position in {*range(len(jobs))}.difference(left):
             self.on_link(position)
         failed: dict[int, JitltoError] = {}
-        for number, _, found in run_parallel(call, (jobs[position] for position in left), self.workers):
-            self.on_link(left[number])
+        for _, position, found in run_parallel(lambda position: call(jobs[position]), left, self.workers):
+            self.on_link(position)
             if found is None:
-                self.proofs.add(keys[left[number]])
+                self.proofs.add(keys[position])
             elif isinstance(found, JitltoError):
-                failed[left[number]] = found
-        return [(jobs[position], failed[position]) for position in sorted(failed)], len(known)
+                failed[position] = found
+        return [(jobs[position], failed[position]) for position in sorted(failed)], len(jobs) - len(left)
 
-    def _key(self, job: LinkJob, of: str) -> str | None:
+    def _key(self, plan: Plan, of: str) -> str | None:
         """Return the key of a proof about a kernel; None if it cannot be linked, or an image is damaged."""
         try:
-            plan = job.plan()
             return self.proofs.image_key(plan.database, plan.images, of, plan.digest)
         except JitltoError:
             return None  # whoever links it says why

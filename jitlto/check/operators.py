@@ -13,13 +13,12 @@ from jitlto.base.errors import JitltoError, OperatorError
 from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, Kind, group_findings, link_failure, message_of
 from jitlto.frameworks.declaration import Operator, declared
-from jitlto.frameworks.fit import UNKNOWN, check_call
-from jitlto.frameworks.parts import Array, Flag
+from jitlto.frameworks.fit import check_call
+from jitlto.frameworks.parts import Array
 from jitlto.frameworks.shapes import shape_of
 from jitlto.link.parallel import run_parallel
 from jitlto.plan.plan import Plan
 from jitlto.record.check_result import Cause
-from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
 
 _SIZE = 64  # of a dimension of which no example is given
@@ -105,9 +104,16 @@ def _check(operator: Operator, archs: Sequence[Architecture], workers: int | Non
         try:
             if plan := check_call(operator, _arguments(operator, call)):
                 plans[plan] = None
-        except Exception as error:  # noqa: BLE001 - the functions of a declaration may raise anything
-            failures.append(_call_failure(operator, call, error))
-    jobs = [plan.for_arch(arch) for plan in plans for arch in archs or [_lowest(plan)]]
+        except Exception as raised:  # noqa: BLE001 - the functions of a declaration may raise anything
+            error = raised if isinstance(raised, JitltoError) else _call_error(operator, raised)
+            shown = {name: str(value) for name, value in call.items()}
+            failure = Finding(Kind.CALL, message_of(error), error.hint, operator.qualname, shown, code=error.code)
+            failures.append(failure)
+
+    def lowest(plan: Plan) -> Architecture:
+        return max(min(image.architecture for image in fragment.images) for fragment in plan.fragments)
+
+    jobs = [plan.for_arch(arch) for plan in plans for arch in archs or [lowest(plan)]]
     for _, plan, result in run_parallel(lambda plan: plan.link(), jobs, workers):
         if isinstance(result, JitltoError):
             failures.append(link_failure(result, operator.qualname, plan.configuration, plan.target.sm))
@@ -115,19 +121,9 @@ def _check(operator: Operator, archs: Sequence[Architecture], workers: int | Non
     return OperatorCheck(operator.qualname, calls, len(plans), targets, group_findings(failures))
 
 
-def _call_failure(operator: Operator, call: Mapping[str, object], error: Exception) -> Finding:
-    shown = {name: str(value) for name, value in call.items()}
-    if isinstance(error, JitltoError):
-        return Finding(Kind.CALL, message_of(error), error.hint, operator.qualname, shown, code=error.code)
+def _call_error(operator: Operator, error: Exception) -> OperatorError:
     what = f"a function of the declaration fails: {type(error).__name__}: {error}"
-    hint = "correct it; name the flags and sizes that it takes in examples"
-    return Finding(Kind.CALL, what, hint, operator.qualname, shown, code="operator-call")
-
-
-def _lowest(plan: Plan) -> Architecture:
-    """Return the lowest architecture that all fragments of a plan run on."""
-    kinds = {f: [i.architecture for i in f.images_of(ImageKind.LTOIR) or f.images] for f in plan.fragments}
-    return max(min(architectures) for architectures in kinds.values())
+    return operator.error(what, "correct it; name the flags and sizes that it takes in examples")
 
 
 def _calls(operator: Operator, examples: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
@@ -162,5 +158,5 @@ def _arguments(operator: Operator, call: Mapping[str, Any]) -> list[Any]:
             given = not argument.optional or call[argument.name]
             values.append((shape, call.get(argument.dtype, argument.dtype)) if given else None)
         else:
-            values.append(call[argument.name] if isinstance(argument, Flag) else UNKNOWN)
+            values.append(call.get(argument.name))  # of a scalar none
     return values

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from jitlto.base.errors import JitltoError
 from jitlto.base.text import pluralize
 from jitlto.build import lineinfo as twins
 from jitlto.build import pipeline
@@ -21,7 +22,7 @@ from jitlto.build.merge import merge_databases
 from jitlto.build.rendered_families import RenderedFamilies, with_used
 from jitlto.build.shards import Shard
 from jitlto.cli.output import check_output, print_built, progress, write_output
-from jitlto.cli.parameters import PATH, allow_incomplete_option, jobs_option, json_option, shard_option
+from jitlto.cli.parameters import PATH, allow_incomplete_option, jobs_option, json_option
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
@@ -46,6 +47,13 @@ def render(name: str, output: Path) -> None:
     click.echo(f"{pluralize(count, 'source')} in {output}")
 
 
+def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
+    try:
+        return None if value is None else Shard.parse(value)
+    except JitltoError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @click.command(
     epilog="""\b
 Example:
@@ -61,7 +69,7 @@ Example:
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
 @click.option("--no-compare-archs", is_flag=True, hidden=True, expose_value=False)  # of scripts: nothing is compared
 @click.option("-k", "--keep-going", is_flag=True, help="Compile the rest after a failure, and report all by cause.")
-@shard_option("Build part I of N, for `jitlto merge`.")
+@click.option("--shard", metavar="I/N", callback=_parse_shard, help="Build part I of N, for `jitlto merge`.")
 @click.option(
     "--lineinfo", is_flag=True,
     help="Also build the database's twin with line information, for profilers: the directory STEM.lineinfo beside it.",

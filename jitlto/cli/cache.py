@@ -47,10 +47,9 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
 
 def _describe(place: UserCache) -> dict[str, Any]:
     usage, problem = place.usage(), place.problem() if place.setting != "off" else CACHE_OFF
-    note = "JITLTO_CACHE=readonly: nothing is added to it" if place.setting == "readonly" else None
     about = {"name": place.name, "title": place.title, "directory": place.directory, "bound": place.bound}
     about |= {"entries": usage.entries, "bytes": usage.size, "setting": place.setting}
-    return about | {"note": problem or note, "usable": problem is None}
+    return about | {"note": problem, "usable": problem is None}
 
 
 @cache.command(epilog="Example: jitlto cache prune --size 500M")

@@ -6,18 +6,16 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from jitlto.base import config
 from jitlto.base.text import pluralize
 from jitlto.base.versions import Architecture
-from jitlto.build.cache.cache import find_shared
 from jitlto.check.check import check as check_database
 from jitlto.cli.ending import SHOWN
 from jitlto.cli.output import print_causes, print_result, progress
-from jitlto.cli.parameters import PATH, jobs_option, json_option, shard_option, targets_option
+from jitlto.cli.parameters import PATH, jobs_option, json_option, targets_option
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.record.check_result import CheckResult, FamilyCheck
 
@@ -25,21 +23,15 @@ if TYPE_CHECKING:
     from jitlto.check.operators import OperatorCheck, OperatorsResult
 
 
-@click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
+@click.command(epilog="Example: jitlto check search.fragdb --link sm_90")
 @click.argument("database", metavar=DATABASE, type=PATH, required=False)
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @targets_option("--link", "Link for these targets too")
-@click.option(
-    "--cover", "strength", type=click.IntRange(min=1), metavar="N",
-    help="Link only enough kernels to cover every combination of N parameter values.",
-)  # fmt: skip
 @click.option("--no-compare", is_flag=True, help="Do not compare the inline functions of fragments, which takes time.")
 @click.option(
     "--operators", metavar="PACKAGE",
     help="In place of a database, check the operators for PyTorch and JAX that a package declares.",
 )  # fmt: skip
-@shard_option("Make share I of N of the links and comparisons; the check holds if all shares do.")
-@click.option("--no-cache", is_flag=True, help="Link and compare again what an earlier check has proved.")
 @jobs_option("links")
 @json_option
 def check(
@@ -49,15 +41,15 @@ def check(
     operators: str | None,
     jobs: int | None,
     as_json: bool,
-    **how: Any,
+    no_compare: bool,
 ) -> None:
     """Prove that every kernel of DB, or of the FAMILYs in it, plans and links. Needs no GPU.
 
     It holds if exactly one fragment with a matching layout provides each symbol that a kernel requires, if every device
     fragment is used, and if inline functions that two fragments of a kernel define are the same, since a link keeps one
-    of them. With --link, every kernel must also link, or with --cover N enough of them that any N parameter values that
-    occur together in a kernel occur together in one of these. What is proved is stored by content in the user's cache,
-    and not proved again.
+    of them. With --link, every kernel must also link, or of more than 10,000 as many as hold every pair of fragments
+    that meet in a kernel. What is proved is stored by content in the user's cache, and not proved again unless
+    JITLTO_CACHE=off.
 
     With --operators, PACKAGE is imported with its modules, or a module alone. Calls of every dtype and flag of each
     operator that this declares must choose a kernel, fit its signature, and link.
@@ -66,7 +58,7 @@ def check(
     if operators is not None:
         from jitlto.check.operators import check_operators  # imported late: what declares operators, 30 ms
 
-        if database or any(how.values()):
+        if database or no_compare:
             raise click.UsageError("--operators goes with --link, --jobs and --json only")
         # As for `python -m`: a package of a checkout need not be installed.
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
@@ -75,14 +67,12 @@ def check(
     else:
         if database is None:
             raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
-        if how["strength"] and not archs:
-            raise click.UsageError("--cover needs --link")
         opened, family = open_database(database)
         with opened, progress("checking") as shown:
-            how |= {"compare": not how.pop("no_compare"), "use_cache": not how.pop("no_cache")}
-            how |= {"targets": archs, "workers": jobs, "on_links": shown.add, "on_link": shown.step}
-            stores = None if config.current().cache == "off" else find_shared()
-            result = check_database(opened, (*([family] if family else []), *names), stores=stores, **how)
+            result = check_database(
+                opened, (*([family] if family else []), *names), targets=archs, compare=not no_compare, workers=jobs,
+                on_links=shown.add, on_link=shown.step,
+            )  # fmt: skip
         lines = _lines(result)
     print_result(result, lines, as_json=as_json)
     if not result.holds:
@@ -103,18 +93,15 @@ def _lines(result: CheckResult) -> Iterator[str]:
         state = f"every kernel plans, every fragment is used{agree}" if family.holds else "FAILED"
         fragments, kernels = pluralize(family.fragments, "fragment"), pluralize(family.kernels, "kernel")
         yield f"{family.family}: {fragments}, {kernels}: {state}"
-        for note in family.notes[:SHOWN]:
-            yield f"  note: {note.message}"
-        if len(family.notes) > SHOWN:
-            yield f"  and {len(family.notes) - SHOWN} more notes (--json lists all)"
+        notes = [place.message for note in family.notes for place in note.at]
+        yield from (f"  note: {message}" for message in notes[:SHOWN])
+        if len(notes) > SHOWN:
+            yield f"  and {len(notes) - SHOWN} more notes (--json lists all)"
         if result.archs:
             yield f"{family.family}: {_describe_links(family, result)}"
         print_causes(family.family, family.failures)
     if result.archs:
         yield f"nvJitLink {result.nvjitlink}, {result.seconds:.1f} s"
-    if result.shard:
-        count = result.shard.partition("/")[2]
-        yield f"share {result.shard} of the links and comparisons: the check holds if all {count} do"
 
 
 def _describe_links(family: FamilyCheck, result: CheckResult) -> str:
@@ -122,8 +109,7 @@ def _describe_links(family: FamilyCheck, result: CheckResult) -> str:
     if not complete:
         return f"linked nothing; {pluralize(family.kernels, 'kernel')} need a caller's own code to link"
     of = pluralize(complete, "kernel") if family.linked == complete else f"{family.linked} of {complete} kernels"
-    covered = f", covering all {family.tuples} combinations of {result.cover} values" if result.cover else ""
     failed = sum(cause.count for cause in family.failures if cause.kind == "link")
     state = f"{failed} of {family.linked * len(result.archs)} links fail" if failed else "all link"
     known = f" ({family.known} as known from an earlier check)" if family.known else ""
-    return f"linked {of}{covered}, for {', '.join(result.archs)}: {state}{known}"
+    return f"linked {of}, for {', '.join(result.archs)}: {state}{known}"

@@ -1,11 +1,11 @@
 """``jitlto doctor``: show installed components, their compatibility, and how to install missing ones."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 
 import click
 
-from jitlto.check.environment import Diagnosis, diagnose
+from jitlto.check.environment import Component, diagnose
 from jitlto.cli.output import print_result
 from jitlto.cli.parameters import json_option
 
@@ -18,17 +18,25 @@ def doctor(as_json: bool) -> None:
     Exit status 1 if linking cannot work.
     """
     found = diagnose()
-    result = {"well": found.well, "builds": found.builds, "findings": found.findings}
-    print_result(result, _lines(found), as_json=as_json)
-    if not found.well:
+    wrong = {finding.needed_for for finding in found if not finding.ok}
+    result = {"well": "linking" not in wrong, "builds": "building" not in wrong, "findings": found}
+    print_result(result, _lines(found, wrong), as_json=as_json)
+    if "linking" in wrong:
         raise SystemExit(1)
 
 
-def _lines(found: Diagnosis) -> Iterator[str]:
-    width = max(len(finding.name) for finding in found.findings)
-    for finding, following in zip_longest(found.findings, found.findings[1:]):
-        mark, colour = ("✓", "green") if finding.ok else ("✗", "red") if finding.required else ("–", "yellow")
+def _lines(found: Sequence[Component], wrong: Collection[str]) -> Iterator[str]:
+    width = max(len(finding.name) for finding in found)
+    for finding, following in zip_longest(found, found[1:]):
+        bad = ("✗", "red") if finding.needed_for == "linking" else ("–", "yellow")
+        mark, colour = ("✓", "green") if finding.ok else bad
         yield f"{click.style(mark, fg=colour)} {finding.name:<{width}}  {finding.value}"
         if finding.remedy and not finding.ok and not (following and following.remedy == finding.remedy):
             yield f"   {'':<{width}} → {finding.remedy}"
-    yield f"\n{found.summary}"
+    if "linking" in wrong:
+        yield "\nlinking cannot work yet: see ✗ above"
+    elif "building" in wrong:
+        yield "\nlinking works, building does not: see – above"
+    else:
+        but = ", but not with all databases and stores: see – above" if "use" in wrong else ""
+        yield f"\nbuilding and linking work{but}"

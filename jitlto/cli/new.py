@@ -41,11 +41,7 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, t
         derive_import_name(name)
     except JitltoError as error:
         raise click.BadParameter(str(error), param_hint="NAME") from error
-    try:
-        major = int(cuda) if cuda else toolkit.nvrtc_version().major
-    except JitltoError:
-        major = 12
-    directory = output or Path(name)
+    directory, major = output or Path(name), int(cuda or toolkit.cuda_major() or 12)
     files = write_package(name, directory, major, find_family(family) if family else None, torch=torch)
     click.echo(f"{pluralize(len(files), 'file')} in {directory}; see {directory / 'README.md'}")
 

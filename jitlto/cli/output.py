@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,10 @@ import click
 import msgspec
 
 from jitlto.base import files
-from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError
 from jitlto.base.text import pluralize
 from jitlto.build.execution.events import Observer
+from jitlto.build.findings import describe_causes
 from jitlto.cli.ending import SHOWN, print_error, print_warning
 from jitlto.record.check_result import Cause
 from jitlto.record.fragment import FragmentKey
@@ -50,22 +51,10 @@ def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: boo
     print_result(result, lines, as_json=as_json)
 
 
-def print_causes(subject: str, causes: Iterable[Cause]) -> None:
-    """Print causes of failures: the first failure of each in full, and where else it occurs."""
-    for cause in causes:
-        target = f" for {', '.join(cause.archs)}" if cause.archs else ""
-        code = f" [{cause.code}]" if cause.code else ""
-        times = f" ({cause.count} times; showing the first)" if cause.count > 1 else ""
-        print_error(f"{subject}: {cause.kind}{target}: {cause.message}{code}{times}")
-        if cause.hint:
-            click.echo(f"  hint: {cause.hint}", err=True)
-        for place in cause.at[:SHOWN]:
-            if place.configuration:
-                values = " ".join(f"{name}={value}" for name, value in place.configuration.items())
-                target = f" ({place.arch})" if len(cause.archs) > 1 else ""
-                click.echo(f"  at {place.subject.partition('[')[0]}: {values}{target}", err=True)
-        if cause.count > SHOWN:
-            click.echo(f"  and {cause.count - SHOWN} more (--json lists all)", err=True)
+def print_causes(subject: str, causes: Sequence[Cause]) -> None:
+    """Print why something fails, each cause once."""
+    if causes:
+        print_error(describe_causes(f"{subject}: {pluralize(len(causes), 'cause')} of failure", causes))
 
 
 class Progress(Observer):
@@ -145,6 +134,5 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        otherwise = "name a regular file, or a new one in a directory that exists and that you may write"
-        what, hint = f"cannot be written: {error.strerror or error}", files.write_hint(error, otherwise)
-        raise JitltoError(what, code="jitlto-unwritable-file", where=str(path), hint=hint) from error
+        hint = "name a regular file, or a new one in a directory that exists and that you may write"
+        raise files.unwritable(error, path, hint) from error

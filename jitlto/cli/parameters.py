@@ -3,12 +3,10 @@
 An unreadable file is reported where it is read, as a failure (status 1) and not as wrong usage (status 2).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -17,10 +15,7 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.files import check_path
 from jitlto.base.versions import Architecture
 from jitlto.cuda import nvjitlink
-from jitlto.cuda.compatibility import can_link_for, jit_base, linkable_architectures
-
-if TYPE_CHECKING:
-    from jitlto.build.shards import Shard
+from jitlto.cuda.compatibility import can_link_for, linkable_architectures
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,11 +44,8 @@ def parse_size(_: click.Context, parameter: click.Parameter, value: str | None) 
         raise click.BadParameter(f"{error.what}; {error.hint}") from error
 
 
-def parse_target(text: str, *, reachable: bool = False) -> Architecture:
+def parse_target(text: str) -> Architecture:
     """Return an architecture that nvJitLink links for; any other is wrong usage (status 2) in every command.
-
-    Args:
-        reachable: Whether to accept one for which it makes PTX that the driver compiles, too.
 
     Raises:
         click.BadParameter: If it is invalid or not acceptable.
@@ -64,7 +56,7 @@ def parse_target(text: str, *, reachable: bool = False) -> Architecture:
     except JitltoError as error:
         raise click.BadParameter(f"{error.what}; {error.hint}") from error
     linker = nvjitlink.version()
-    if not can_link_for(linker, target) and not (reachable and jit_base(target, linker, requested=True)):
+    if not can_link_for(linker, target):
         known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
         raise click.BadParameter(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}")
     return target
@@ -80,20 +72,6 @@ def jobs_option(what: str) -> Callable[[F], F]:
     """Return the option ``--jobs`` of a command that runs several ``what`` (e.g. "links") in parallel."""
     limits = f"Number of parallel {what} [default: limited by cores and memory]."
     return click.option("-j", "--jobs", type=click.IntRange(min=1), help=limits)
-
-
-def shard_option(text: str) -> Callable[[F], F]:
-    """Return the option ``--shard`` of a command that several jobs share, with its help."""
-    return click.option("--shard", metavar="I/N", callback=_parse_shard, help=text)
-
-
-def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
-    from jitlto.build.shards import Shard  # imported late: takes 35 ms, which most commands need not wait for
-
-    try:
-        return None if value is None else Shard.parse(value)
-    except JitltoError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 def targets_option(flag: str, what: str) -> Callable[[F], F]:

@@ -1,17 +1,13 @@
 """``jitlto plan``: resolve a configuration, link it, and inspect the result, with or without a GPU."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
-from jitlto.base import files
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cli.output import check_output, write_output
@@ -20,15 +16,11 @@ from jitlto.cli.selection import DB_HELP, FAMILY, find_family
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.plan.plan import Plan
 
-if TYPE_CHECKING:  # a kernel is planned without what launches it
-    from jitlto.launch.launcher import Launcher
-    from jitlto.plan.planner import Planner
-
 _PLACES = {"pack": "in a pack", "disk": "in the user's cache", "store": "in a shared store"}
 
 
 def _parse_target(_: click.Context, __: click.Parameter, text: str | None) -> Architecture | None:
-    return None if text is None else parse_target(text, reachable=True)
+    return None if text is None else parse_target(text)
 
 
 @click.command(
@@ -39,7 +31,6 @@ def _parse_target(_: click.Context, __: click.Parameter, text: str | None) -> Ar
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("--arch", callback=_parse_target, help="Target, e.g. sm_90 [default: the current device's].")
-@click.option("--source", "sources", type=PATH, multiple=True, help="A device function to add. Repeatable.")
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
 @click.option("-o", "--output", type=PATH, help="Write the dump to this file.")
 @click.option("--resources", is_flag=True, help="Also print registers, spills and stack, as ptxas reports them.")
@@ -48,7 +39,6 @@ def plan(
     settings: tuple[str, ...],
     database: Path | None,
     arch: Architecture | None,
-    sources: tuple[Path, ...],
     dump: str | None,
     output: Path | None,
     resources: bool,
@@ -61,8 +51,11 @@ def plan(
         raise click.UsageError("-o needs --dump")
     if dump is not None and resources:
         raise click.UsageError("--resources and --dump exclude each other")
-    check_output(output, (database, *sources))
-    resolved = _planner(name, database, settings, sources).plan(arch=arch)
+    check_output(output, (database,))
+    configuration = dict(parse_pairs(settings))
+    if len(configuration) < len(settings):
+        raise click.UsageError("a parameter is given twice")
+    resolved = find_family(name, database).planner(configuration.pop("entry", None), **configuration).plan(arch=arch)
     if dump is None:
         _summarise(resolved)
         if resources:
@@ -76,22 +69,6 @@ def plan(
         sys.stdout.buffer.flush()
 
 
-def _planner(
-    name: str, database: Path | None, settings: tuple[str, ...], sources: tuple[Path, ...]
-) -> Planner[Launcher]:
-    configuration = dict(parse_pairs(settings))
-    if len(configuration) < len(settings):
-        raise click.UsageError("a parameter is given twice")
-    planner = find_family(name, database).planner(configuration.pop("entry", None), **configuration)
-    for source in sources:
-        try:
-            planner.add_source(files.read(source).decode(), str(source))
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise click.UsageError(f"{source} cannot be read: {why}") from None
-    return planner
-
-
 def _summarise(plan: Plan) -> None:
     linked = plan.link()
     click.echo(str(plan.as_dict()["entry"]))
@@ -99,8 +76,6 @@ def _summarise(plan: Plan) -> None:
         click.echo(f"  {parameter}")
     for fragment, image in zip(plan.fragments, plan.images, strict=True):
         click.echo(f"  {fragment.key}  {image.kind} {image.architecture.compute}, {image.size} bytes")
-    for item in plan.supplied:
-        click.echo(f"  {item.symbols.name}")
     click.echo(f"digest {plan.digest}")
     how = f"found {_PLACES[linked.layer]}" if linked.layer in _PLACES else f"linked in {1000 * linked.seconds:.0f} ms"
     click.echo(f"links for {linked.target} ({plan.link_mode}): {len(linked.cubin)} bytes, {how}")

@@ -1,7 +1,6 @@
 """``jitlto push``, ``pull`` and ``store``: files by their content, and the upkeep of a shared store."""
 
 import time
-from collections import Counter
 from pathlib import Path
 
 import click
@@ -16,7 +15,7 @@ from jitlto.cli.selection import DATABASE, locate
 from jitlto.cli.verify import verified
 from jitlto.stores import artifacts, upkeep
 from jitlto.stores.address import parse_store
-from jitlto.stores.backend import Backend
+from jitlto.stores.backend import Backend, open_backend
 from jitlto.stores.trust import Trust
 
 _PACK = ".pack"
@@ -24,7 +23,7 @@ _url = click.argument("url", metavar="URL")
 
 
 def _open(url: str, *, writes: bool) -> Backend:
-    return artifacts.open_store(parse_store(url, writes=writes))
+    return open_backend(parse_store(url, writes=writes))
 
 
 @click.command(epilog="Example: jitlto push search.fragdb s3://kernels/prod")
@@ -40,9 +39,9 @@ def push(files: tuple[Path, ...], url: str) -> None:
     backend = _open(url, writes=True)
     for path in paths:
         _check(path)
-        held = artifacts.push(backend, path)
-        click.echo(held.address)
-        click.echo(f"{path}: {format_bytes(held.size)}{', already there' if held.was_there else ''}", err=True)
+        address, size, was_there = artifacts.push(backend, path)
+        click.echo(address)
+        click.echo(f"{path}: {format_bytes(size)}{', already there' if was_there else ''}", err=True)
 
 
 def _check(path: Path) -> None:
@@ -107,10 +106,8 @@ def prune(url: str, days: int | None, size: int | None, dry_run: bool) -> None:
     backend = _open(url, writes=not dry_run)
     removed, left = upkeep.prune(backend, older_than=age, size=size, dry_run=dry_run)
     gone, rest = (format_bytes(sum(each.size for each in held)) for held in (removed, left))
-    kinds = sorted(Counter(upkeep.kind_of(each.name).removesuffix("s") for each in removed).items())
-    by_kind = f" ({', '.join(pluralize(count, kind) for kind, count in kinds)})" if kinds else ""
     verb = "would remove" if dry_run else "removed"
-    click.echo(f"{url}: {verb} {pluralize(len(removed), 'object')}, {gone}{by_kind}; {rest} left")
+    click.echo(f"{url}: {verb} {pluralize(len(removed), 'object')}, {gone}; {rest} left")
 
 
 @store.command(epilog="Example: jitlto store verify s3://kernels/prod --signers allowed_signers --delete")
@@ -121,10 +118,10 @@ def prune(url: str, days: int | None, size: int | None, dry_run: bool) -> None:
 @click.option("--delete", is_flag=True, help="Remove what is damaged.")
 @json_option
 def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
-    """Read everything in a store, and check names, checksums and signatures. Exit status 1 if anything is wrong.
+    """Read everything in a store, and check checksums and signatures. Exit status 1 if anything is wrong.
 
     Without trusted keys, signatures are not checked. What no trusted key has signed is reported and stays until it is
-    pruned, and so do objects under names that jitlto does not give.
+    pruned.
     """
     trust = Trust.of(config.current(), parse_store(url))
     path = signers or (trust.signers if trust.signed else None)

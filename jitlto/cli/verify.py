@@ -32,8 +32,8 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
     pack beside DB holds kernels that match no plan of DB.
 
     Damage in one DB does not keep the others from being checked. DB may be a pack too: NAME.pack.
-    A file that the manifest does not list, or lists with a different SHA-256, fails and is not opened;
-    with a manifest, DB is a path.
+    With a manifest, DB is a path. Files that it does not list, or lists with a different SHA-256, are all named, and
+    then none is opened.
     """
     if manifest is None and not databases:
         raise click.UsageError("give a DB, or --manifest")
@@ -75,6 +75,14 @@ def _check_manifest(databases: tuple[Path, ...], path: Path, signers: Path | Non
         click.echo(f"{path}: signed by {manifests.check_signature(manifest, signers)}")
     elif manifests.signature_of(path).exists():
         click.echo(f"{path}: signature not checked: give --signers", err=True)
-    checked = manifest.check_all(databases)
+    checked, wrong = manifest.covered(databases), False
+    for file in checked:
+        try:
+            manifest.check(file)
+        except JitltoError as error:
+            print_error(error)
+            wrong = True
+    if wrong:
+        raise SystemExit(1)
     click.echo(f"{path}: {pluralize(len(checked), 'file')} {'matches' if len(checked) == 1 else 'match'}")
     return databases or tuple(file for file in checked if file.suffix == files.SUFFIX)

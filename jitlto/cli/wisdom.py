@@ -23,7 +23,7 @@ def wisdom(files: tuple[Path, ...], output: Path | None) -> None:
     found = Wisdom().merge(*map(wisdom_file.read, files or (config.current().wisdom,)))
     if output is not None:
         wisdom_file.write(output, found)
-        click.echo(f"{output}: {pluralize(len(found), 'entry')}")
+        click.echo(f"{output}: {pluralize(len(found.entries), 'entry')}")
         return
     for entry in found.entries:
         chosen, count = entry.chosen, sum(trial.count for trial in entry.trials)
@@ -33,4 +33,4 @@ def wisdom(files: tuple[Path, ...], output: Path | None) -> None:
         click.echo(f"{entry.family}/{entry.entry}  {problem}")
         click.echo(f"  {entry.device}")
         click.echo(f"  {chosen.variant}: {1e6 * chosen.seconds:.4g} µs, {faster} ({evidence})")
-    click.echo(pluralize(len(found), "entry"))
+    click.echo(pluralize(len(found.entries), "entry"))

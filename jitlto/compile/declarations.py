@@ -15,7 +15,7 @@ from jitlto.compile.tokens import KEYWORDS, TOKEN, WORD, parameter_name, plain_t
 
 _INCLUDE = re.compile(r"^[^\S\n]*(?:#|%:)\s*(?:include|import|include_next)\b[^\n]*", re.M)
 _WORDS = re.compile(r"[A-Za-z_$][\w$]*")
-_DEFINE = re.compile(r"([A-Za-z_$][\w$]*)(?:\([^)]*\))?\s*(.*)", re.S)
+_MACRO = re.compile(r"([A-Za-z_$][\w$]*)(.*)", re.S)
 _NAME = re.compile(r"(?:::)?[A-Za-z_$][\w$]*(?:::[A-Za-z_$][\w$]*)*")
 _MENTIONED = re.compile(r"\b(?:struct|class|union|enum) ((?:[A-Za-z_$][\w$]* :: )*[A-Za-z_$][\w$]*)(?! ?[\w$(])")
 _CALLED = re.compile(r"(?<=[(,<\[=!?:] )[A-Za-z_$][\w$]*(?= \()")
@@ -72,16 +72,14 @@ class Declarations:
     @cached_property
     def special(self) -> set[Special]:
         """Specialisations, with the names that macros stand for."""
-        names = (_DEFINE.fullmatch(rest) for rest in _definitions(self._text))
-        renamed = {each[1]: _last(each[2]) for each in names if each and _NAME.fullmatch(each[2])}
+        renamed = {name: _last(body) for name, body in _replacements(self._text) if _NAME.fullmatch(body)}
         found = ((each, _last(each.name)) for head in self._heads for each in _special(head))
         return {one._replace(name=one.name.removesuffix(last) + renamed.get(last, last)) for one, last in found}
 
     @cached_property
     def special_macros(self) -> set[tuple[str, str]]:
         """Macros that specialise a template, each with that."""
-        matches = (_DEFINE.fullmatch(rest) for rest in _definitions(self._text) if "<" in rest)
-        texts = ((match[1], heads(TOKEN.findall(match[2] + "{ }"))) for match in matches if match)
+        texts = ((name, heads(TOKEN.findall(body + "{ }"))) for name, body in _replacements(self._text) if "<" in body)
         return {(macro, _last(each.name)) for macro, found in texts for head in found for each in _special(head)}
 
     @cached_property
@@ -89,6 +87,16 @@ class Declarations:
         """Functions outside of classes, with their parameters: without names, and templates' own as numbers."""
         found = ((head, head.function) for head in self._heads if not head.scope.in_class)
         return {(function[0], tuple(_spell(head, function[1]))) for head, function in found if function}
+
+    @cached_property
+    def kernels(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Kernels that are defined here and seen elsewhere: the name without namespaces, and the parameters' tokens."""
+        found = (
+            head.function
+            for head in self._heads
+            if "__global__" in head.tokens and head.has_body and not (head.scope.in_class or head.scope.is_internal)
+        )
+        return [(name, tuple(inner)) for name, inner in filter(None, found)]
 
     @cached_property
     def called(self) -> set[str]:
@@ -113,20 +121,20 @@ def words(text: bytes) -> frozenset[str]:
 
 
 @lru_cache(maxsize=4096)
-def macros(text: bytes, kinds: tuple[str, ...] = ("define", "undef")) -> frozenset[str]:
+def macro_definitions(text: bytes) -> tuple[tuple[str, str | None], ...]:
+    """Return the macros that a text defines, in order, with what is behind the name; None where it undefines one."""
+    found = ((word, _MACRO.match(rest)) for word, rest in all_directives(text) if word in ("define", "undef"))
+    return tuple((m[1], re.sub(r"\s+", " ", m[2]) if word == "define" else None) for word, m in found if m)
+
+
+def macros(text: bytes) -> set[str]:
     """Return the macros that a text defines or undefines."""
-    found = (_WORDS.match(rest) for word, rest in all_directives(text) if word in kinds)
-    return frozenset(match[0] for match in found if match)
+    return {name for name, _ in macro_definitions(text)}
 
 
-def macro_definitions(text: bytes, macro: str) -> list[str | None]:
-    """Return what a text defines a macro as, in order; None where it undefines it."""
-    found = ((word, _WORDS.match(rest), rest) for word, rest in all_directives(text) if word in ("define", "undef"))
-    return [
-        " ".join(rest[match.end() :].split()) if word == "define" else None
-        for word, match, rest in found
-        if match and match[0] == macro
-    ]
+def defined_macros(text: bytes) -> set[str]:
+    """Return the macros that a text defines."""
+    return {name for name, body in macro_definitions(text) if body is not None}
 
 
 def line_of(text: bytes, name: str, *, is_macro: bool = False) -> int:
@@ -136,8 +144,9 @@ def line_of(text: bytes, name: str, *, is_macro: bool = False) -> int:
     return text.count(b"\n", 0, match.start()) + 1 if match else 1
 
 
-def _definitions(text: bytes) -> Iterator[str]:
-    return (rest for word, rest in all_directives(text) if word == "define")
+def _replacements(text: bytes) -> Iterator[tuple[str, str]]:
+    """Yield what stands in place of each macro that a text defines."""
+    return ((name, re.sub(r"^\([^)]*\)", "", body).strip()) for name, body in macro_definitions(text) if body)
 
 
 def _special(head: Head) -> Iterator[Special]:
@@ -213,7 +222,7 @@ def find_conflicts(text: bytes, headers: Mapping[str, bytes]) -> Iterator[Confli
     ours = {_last(name) for name in own.defined} - mentioned  # types that mean nothing to others
     called = {name for other in others for name in other.called}
     overloads = own.functions.difference(*(other.functions for other in others))
-    defined = macros(text, ("define",))
+    defined = defined_macros(text)
     open_types = undefined_types(headers.values()) if own.defined else ()
     for kind, names in (
         ("macro", defined & mentioned),

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from jitlto.base.cached import cached_property
-from jitlto.compile.tokens import CLASS_KEYS, KEYWORDS, WORD, follow_condition, is_directive, outer, skip
+from jitlto.compile.tokens import CLASS_KEYS, KEYWORDS, WORD, is_directive, outer, skip
 
 # The head of a class or enum, its tokens separated by blanks: perhaps with macros and attributes, and of a base.
 _ATTRIBUTE = r"(?:alignas|__align__|__attribute__|__declspec) \((?: [^()]+| \( [^()]* \))* \) "
@@ -108,7 +108,13 @@ def heads(tokens: Sequence[str]) -> Iterator[Head]:
     while position < len(tokens):
         token, end = tokens[position], position + 1
         if is_directive(token):
-            follow_condition(token, scopes, branches)
+            word = token.strip(" \t\f\v#%:")[:2]
+            if word == "if":
+                branches.append([*scopes])
+            elif word == "el" and branches:  # each branch of a condition begins in the scope of the first
+                scopes[:] = branches[-1]
+            elif word == "en" and branches:
+                branches.pop()
         elif token in ("{", ";", "}"):
             found = _head(tokens, head, position, scopes[-1]) if scopes[-1] else None
             if head and found and token != "}":

@@ -36,13 +36,6 @@ _TOOLKIT = "toolkit"  # the link to it
 SOURCE = "s/o/u/r/c/e"
 # For finding programs and libraries. Variables that change the result (CPATH, NVCC_APPEND_FLAGS) are left out.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
-# A build must not depend on files of this machine.
-_REFUSED = frozenset((
-    "-ccbin", "--compiler-bindir", "-I", "-isystem", "--system-include", "-o", "--output-file", "-odir",
-    "--output-directory", "-optf", "--options-file", "-M", "-MM", "-MD", "-MMD", "-MF", "-keep", "--keep",
-    "-save-temps", "--save-temps", "-keep-dir", "--keep-dir", "-dryrun", "--dryrun", "-E", "-c", "-dc", "-ptx",
-    "-cubin", "-fatbin", "-ldir", "-idp", "-ddp", "-Xcicc", "-time", "--time",
-))  # fmt: skip
 # Flag 1: a file is entered. A #line directive leaves a marker without flags, so it can neither fake nor hide one.
 _ENTERED = re.compile(rb'^# \d+ "((?:[^"\\\n]|\\.)*)" 1(?: [234])*$', re.M)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
@@ -113,10 +106,6 @@ class Compiler(Toolchain):
             CompileError: If nvcc rejects the source or an option; ``log`` has NVRTC's format and name of the source.
             ToolchainError: If nvcc cannot be run, is killed or does not write all files.
         """
-        for option in job.options:
-            if re.split(r"[=\s]", option, maxsplit=1)[0] in _REFUSED:
-                hint = "remove it; the environment variable NVCC_CCBIN names the host compiler"
-                raise CompileError(f"option {option!r} is not allowed in a build", code="compile-options", hint=hint)
         source, names = nvrtc.program_name(job.source), headers.header_paths(job.source.headers)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
         for root in headers.include_directories(job.source.headers):

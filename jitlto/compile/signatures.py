@@ -6,21 +6,18 @@ nowhere. Where a macro stands among them, or may have defined the kernel, none i
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 
 from jitlto.base.layouts import canonical_spelling
 from jitlto.base.mangling import base_name
 from jitlto.base.types import find_scalar
-from jitlto.compile.heads import heads
-from jitlto.compile.includes import all_directives
-from jitlto.compile.tokens import TOKEN, is_directive, parameter_name, plain_text, split_parameters
+from jitlto.compile.declarations import macro_definitions, read_declarations
+from jitlto.compile.tokens import is_directive, parameter_name, split_parameters
 from jitlto.record.options import macro_values
 
 #: Name and type of each parameter of a kernel; None where it is not known.
 Parameters = tuple[tuple[str | None, str | None], ...]
 
 _NO_TYPE = frozenset(("__restrict__", "__restrict", "__grid_constant__", "volatile", "register"))
-_MACRO = re.compile(r"([\w$]+)(.*)", re.S)
 
 
 def find_parameters(
@@ -33,34 +30,17 @@ def find_parameters(
         options: Of the compiler, which may define macros.
         kernels: The mangled name of each kernel, and the number of its parameters.
     """
-    defined = [kernel for text in texts for kernel in _find_kernels(text)]
-    macros = [macro for text in texts for macro in _find_macros(text)] if defined else []
-    macros += [(name, value or "") for name, value in macro_values(options).items()]
+    defined = [each for text in texts if b"__global__" in text for each in read_declarations(text).kernels]
+    macros = [macro for text in texts for macro in macro_definitions(text)] if defined else []
+    macros += macro_values(options).items()
     for mangled, count in kernels:
         kernel = base_name(mangled)
         lists = [inner for name, inner in defined if name == kernel]
         found = {made for made in map(_read_list, lists) if made is None or len(made) == count}
         words, defines = {kernel}.union(*lists), re.compile(rf"\b(?:__global__|{re.escape(kernel)})\b")
-        is_sure = not any(macro in words or defines.search(body) for macro, body in macros)
+        is_sure = not any(macro in words or defines.search(body or "") for macro, body in macros)
         if is_sure and len(found) == 1 and (made := found.pop()) is not None:
             yield mangled, made
-
-
-@lru_cache(maxsize=256)  # the sources of a build share their headers
-def _find_kernels(text: bytes) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the kernels that a text defines: the name without namespaces, and what stands in the parentheses."""
-    every = heads(TOKEN.findall(plain_text(text))) if b"__global__" in text else ()
-    mine = (
-        h for h in every if "__global__" in h.tokens and h.has_body and not (h.scope.in_class or h.scope.is_internal)
-    )
-    return tuple((name, tuple(inner)) for name, inner in filter(None, (head.function for head in mine)))
-
-
-@lru_cache(maxsize=256)
-def _find_macros(text: bytes) -> tuple[tuple[str, str], ...]:
-    """Return the macros that a text defines, or undefines, with what they stand for."""
-    matches = ((word, _MACRO.match(rest)) for word, rest in all_directives(text) if word in ("define", "undef"))
-    return tuple((match[1], match[2] if word == "define" else "") for word, match in matches if match)
 
 
 def _read_list(tokens: Sequence[str]) -> Parameters | None:

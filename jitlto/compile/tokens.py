@@ -3,9 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TypeVar
-
-S = TypeVar("S")  # what stands for an open brace
 
 _JOINT = "\v"  # a blank in place of the end of a line that is gone, so that lines can be counted
 _CONTINUED = re.compile(r"^(?:[^\n]*\\[ \t]*\r?\n)+[^\n]*", re.M)
@@ -18,7 +15,6 @@ _LITERAL = re.compile(
 )
 TOKEN = re.compile(r'^[^\S\n]*(?:#|%:)[^\n]*|[A-Za-z_$][\w$]*|"(?:[^"\\]|\\.)*"|::|\.\.\.|\S', re.M)
 WORD = re.compile(r"[A-Za-z_$][\w$]*\Z")
-_DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(\w*)\s*(.*)", re.S)
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 #: Words that qualify a parameter or its type; as last word of a declaration none is its name.
 _QUALIFIERS = frozenset(
@@ -64,18 +60,6 @@ def _replace(literal: str) -> str:
 def is_directive(token: str) -> bool:
     """Return whether a token is a whole directive."""
     return token.lstrip().startswith(("#", "%:"))
-
-
-def follow_condition(directive: str, scopes: list[S], branches: list[list[S]]) -> None:
-    """Have each branch of a condition begin in the scope of the first."""
-    match = _DIRECTIVE.fullmatch(directive)
-    word = match[1] if match else ""
-    if word in ("if", "ifdef", "ifndef"):
-        branches.append(list(scopes))
-    elif word in ("else", "elif", "elifdef", "elifndef") and branches:
-        scopes[:] = branches[-1]
-    elif word == "endif" and branches:
-        branches.pop()
 
 
 def skip(tokens: Sequence[str], position: int) -> int:

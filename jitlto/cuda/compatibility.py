@@ -15,14 +15,12 @@ from jitlto.record.fragment import Fragment, Image, ImageKind
 
 
 class LinkTarget(Struct, frozen=True):
-    """The target of a link, and the kind of code that the installed nvJitLink makes for it.
+    """The target of a link, and what the installed nvJitLink links for it.
 
     Args:
         architecture: The architecture that the kernel will run on.
         link_mode: ``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink have different CUDA majors.
         nvjitlink: The version of nvJitLink.
-        jit_base: If the target is too new for nvJitLink, the older architecture for which PTX is made, which the driver
-            compiles when the kernel is loaded; None if a cubin is made for the target itself.
         foreign: If LTO-IR was requested but was made with a different CUDA major than nvJitLink, the version of that
             compiler.
     """
@@ -30,18 +28,7 @@ class LinkTarget(Struct, frozen=True):
     architecture: Architecture
     link_mode: str
     nvjitlink: Version
-    jit_base: Architecture | None
     foreign: Version | None
-
-    @property
-    def linked_for(self) -> Architecture:
-        """The architecture that nvJitLink links for."""
-        return self.jit_base or self.architecture
-
-    @property
-    def code(self) -> str:
-        """The target of the code as nvJitLink spells it: ``sm_90``, or ``compute_90`` for PTX."""
-        return self.jit_base.compute if self.jit_base else self.architecture.sm
 
 
 def runs_on(base: Architecture, target: Architecture) -> bool:
@@ -84,13 +71,6 @@ def newest_ptx_isa(toolkit: Version) -> Version:
     return Version(toolkit.major - 4, toolkit.minor)
 
 
-def oldest_toolkit(isa: Version) -> Version:
-    """Return the oldest toolkit, from 12.0, that reads PTX ISA ``isa``: the inverse of :func:`newest_ptx_isa`."""
-    if isa.major >= 9:
-        return Version(isa.major + 4, isa.minor)
-    return next((Version(12, n) for n, last in sorted(_PTX_ISA_12.items()) if (8, last) >= isa), Version(13, 0))
-
-
 # Real architectures by number: the first and the last toolkit release that links for them (None: still does). Source:
 # the release notes, and the architecture lists of NVRTC and nvJitLink 12.9 and 13.5.
 _FIRST, _CUDA12 = Version(12, 0), Version(12, 99)
@@ -130,28 +110,6 @@ def can_link_for(linker: Version, target: Architecture) -> bool:
     return linker > _NEWEST_KNOWN and target.number > max(_REAL)
 
 
-def jit_base(target: Architecture, linker: Version, *, requested: bool) -> Architecture | None:
-    """Return the newest architecture that an nvJitLink too old for a target knows, for PTX that the driver compiles.
-
-    Args:
-        target: The architecture that the kernel will run on.
-        linker: The version of nvJitLink.
-        requested: Whether the caller named the target: an unknown architecture is then more likely a typo than a new
-            device.
-
-    Returns:
-        Architecture or None: None if the target is not one that came after this nvJitLink: it is known, was dropped,
-            has a suffix, or no toolkit has it though later ones are known.
-    """
-    known = _REAL.get(target.number)
-    is_later = linker < known[0] if known else target.number > max(_REAL) and not requested
-    if target.suffix or not is_later or can_link_for(linker, target):
-        return None
-    # Later toolkits, and so perhaps the driver, do not read PTX for an architecture that they dropped.
-    kept = (n for n in linkable_architectures(linker) if n < target.number and _REAL[n][1] is None)
-    return max(map(Architecture, kept), default=None)
-
-
 def native_target(own: Architecture, fragments: Iterable[Fragment]) -> Architecture:
     """Return the target for fragments on a device of architecture ``own``.
 
@@ -178,9 +136,7 @@ def choose_target(
     images = (image for f in fragments for image in f.images_of(ImageKind.LTOIR) if link_mode == "lto")
     foreign = _newest_foreign(images, linker)
     mode = "ptx" if foreign else link_mode
-    # Only link-time optimisation can produce PTX.
-    base = jit_base(target, linker, requested=requested) if mode == "lto" else None
-    return LinkTarget(target, mode, linker, base, foreign)
+    return LinkTarget(target, mode, linker, foreign)
 
 
 def check_target(target: Architecture, linker: Version) -> None:
@@ -205,7 +161,7 @@ def select_images(fragments: Iterable[Fragment], target: LinkTarget) -> tuple[Im
         VersionError, ArchitectureError: As :func:`select_image`.
     """
     kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind.PTX
-    return tuple(select_image(each, kind, target.linked_for, target.nvjitlink) for each in fragments)
+    return tuple(select_image(each, kind, target.architecture, target.nvjitlink) for each in fragments)
 
 
 def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Version) -> Image:

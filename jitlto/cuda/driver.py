@@ -5,8 +5,6 @@ from contextlib import suppress
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Version
 from jitlto.cuda import nvjitlink, toolkit
-from jitlto.cuda.compatibility import newest_ptx_isa, oldest_toolkit
-from jitlto.cuda.ptx import parse_ptx
 
 
 def cuda_version() -> Version | None:
@@ -19,42 +17,32 @@ def cuda_version() -> Version | None:
     return None if int(status) or not number else Version(number // 1000, number % 1000 // 10)
 
 
-def explain_load_failure(target: str, code: bytes, error: Exception) -> tuple[str, str]:
+def explain_load_failure(target: str, error: Exception) -> tuple[str, str]:
     """Return why the driver cannot load a kernel, as far as versions tell, and a hint.
 
     Args:
-        target: The architecture that the kernel was linked for, e.g. ``sm_90``; ``compute_90`` for PTX.
-        code: The cubin or PTX.
+        target: The architecture that the kernel was linked for, e.g. ``sm_90``.
         error: What the driver reported.
     """
     what = f"the driver cannot load the kernel: {error}"
     cuda, refusal = cuda_version(), None
     with suppress(JitltoError):
-        isa = parse_ptx(code.decode()).isa if target.startswith("compute_") else None
-        refusal = find_incompatibility(cuda, nvjitlink.version(), isa) if cuda else None
+        refusal = find_incompatibility(cuda, nvjitlink.version()) if cuda else None
     why, hint = refusal or ("", f"it was linked for {target}; `jitlto doctor` shows the device")
     return f"{what}: {why}" if why else what, hint
 
 
-def find_incompatibility(driver: Version, linker: Version, isa: Version | None) -> tuple[str, str] | None:
-    """Return why a driver does not load linked code, and the remedy; None if it does as far as versions tell.
+def find_incompatibility(driver: Version, linker: Version) -> tuple[str, str] | None:
+    """Return why a driver does not load a cubin, and the remedy; None if it does as far as versions tell.
 
-    It loads a cubin of the same major, older or newer (minor-version compatibility), and of an earlier one; PTX is
-    outside minor-version compatibility (NVIDIA's «CUDA Compatibility»). For the driver of a ``cuda-compat`` package its
-    own version counts, not the kernel module's.
+    It loads one of the same major, older or newer (minor-version compatibility), and of an earlier one (NVIDIA's «CUDA
+    Compatibility»). For the driver of a ``cuda-compat`` package its own version counts, not the kernel module's.
 
     Args:
         driver: The newest CUDA release that the driver supports (``cuDriverGetVersion``).
-        linker: The nvJitLink that made the code.
-        isa: The ISA version of PTX, None for a cubin.
+        linker: The nvJitLink that made the cubin.
     """
-    if isa is not None and isa > newest_ptx_isa(driver):
-        needed = oldest_toolkit(isa)
-        why = f"a driver for CUDA {driver} compiles PTX up to {newest_ptx_isa(driver)}, and this is PTX {isa}"
-        package = f"the package cuda-compat-{needed.major}-{needed.minor}"
-        other = f"make the PTX with CUDA {driver} or older"
-        return why, f"install a driver for CUDA {needed} or newer, or {package}, or {other}"
-    if isa is None and linker.major > driver.major:
+    if linker.major > driver.major:
         why = f"a driver for CUDA {driver} does not load a cubin made by nvJitLink {linker}"
         package = f"the package cuda-compat-{linker.major}-{linker.minor}"
         other = f", or link with nvJitLink {driver.major}.x and fragments built for it (jitlto[cu{driver.major}])"

@@ -8,6 +8,19 @@ from jitlto.base.files import temporary_directory
 from jitlto.cuda import toolkit
 
 
+def find_program() -> str:
+    """Return the path of nvdisasm; raise :class:`~jitlto.base.errors.ToolchainError` if there is none."""
+    program = toolkit.find_binary("nvdisasm")
+    if program is None:
+        raise ToolchainError(
+            "nvdisasm not found",
+            code="toolchain-missing",
+            hint="pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit and CUDA_HOME; "
+            "--dump ptx and --dump cubin need nothing",
+        )
+    return program
+
+
 def disassemble(cubin: bytes) -> bytes:
     """Return the SASS of a cubin.
 
@@ -20,14 +33,7 @@ def disassemble(cubin: bytes) -> bytes:
             code="toolchain-no-sass",
             hint="--dump ptx shows it; SASS needs an nvJitLink that links for the device's architecture",
         )
-    program = toolkit.find_binary("nvdisasm")
-    if program is None:
-        raise ToolchainError(
-            "nvdisasm not found",
-            code="toolchain-missing",
-            hint="pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit and CUDA_HOME; "
-            "--dump ptx and --dump cubin need nothing",
-        )
+    program = find_program()
     with temporary_directory("jitlto-sass-") as directory:
         path = Path(directory) / "kernel.cubin"
         path.write_bytes(cubin)

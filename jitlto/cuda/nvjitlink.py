@@ -22,7 +22,7 @@ from jitlto.cuda import libraries
 from jitlto.cuda.compatibility import check_target, machine_code_links
 from jitlto.cuda.elf import read_architecture, read_sections, read_undefined
 from jitlto.cuda.nvfatbin import find_unfit
-from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint, parse_ptx
+from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint
 from jitlto.cuda.toolkit import needed
 
 
@@ -165,15 +165,6 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
     _check_none_undefined(find_undefined(bytes(buffer)), log)
     return Linked(bytes(buffer), log)
-
-
-def check_linked_ptx(linked: Linked) -> None:
-    """Check that linked PTX defines every symbol that it uses, as :func:`link` checks a cubin.
-
-    Raises:
-        UnresolvedSymbolError: If a symbol is undefined.
-    """
-    _check_none_undefined([symbol.name for symbol in parse_ptx(linked.data.decode()).requires], linked.log)
 
 
 def _letter(number: int) -> str:

@@ -1,6 +1,6 @@
 """The fragment database: one SQLite file, written once by the build side, read by the run side.
 
-Format (schema 3; ``docs/database.md`` describes it for readers in other languages)::
+Format (schema 4; ``docs/database.md`` describes it for readers in other languages)::
 
     meta(name, value)           root: JSON, what identifies the content (Root in module _records)
                                 digest: SHA-256 of root

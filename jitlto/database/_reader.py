@@ -10,7 +10,6 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -63,41 +62,40 @@ class SqliteReader:
         self._lock = threading.Lock()
         if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
             what = "is not a regular file" if os.path.lexists(path) else "no such file"
-            raise self.error(what, BUILD_HINT, code="database-not-found")
+            is_address = re.match("[a-z0-9]+:/", str(path))  # a path has one slash in place of two
+            hint = "fetch it from its store first: jitlto pull URL#sha256=DIGEST -o DB" if is_address else BUILD_HINT
+            raise self.error(what, hint, code="database-not-found")
         try:
             self.identity = identity(path.stat())
         except OSError as error:  # gone since
             raise self.error(f"cannot be read: {error.strerror}", BUILD_HINT, code="database-unreadable") from error
         self._size = self.identity[2]
-        with self._reading():
-            self._connect()
+        self._connect()
 
     @uninterrupted  # a fork could leave a lock of SQLite locked
     def _connect(self) -> None:
         # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
         uri = f"file:{quote(os.fsencode(self.location))}?mode=ro&immutable=1"
         self._process = os.getpid()
-        self.connection = connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
-        connection.text_factory = bytes
-        for limit, value in _LIMITS.items():
-            connection.setlimit(limit, value)
         size = min(self._size, _LARGEST // 2)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, size + 10_000)  # no value is longer than its file
-        # No statement takes more steps than the file has bytes, unless pages refer to each other cyclically. This
-        # includes SQLite's own read of the schema.
-        connection.set_progress_handler(lambda: True, size + 100_000)
-        connection.executescript(_PRAGMAS)
-
-    def query(self, sql: str) -> list[Any]:
-        """Return the rows of a query of ours."""
-        self._survive_fork()
-        with self._reading():
-            return list(self._rows(sql))
+        try:
+            self.connection = connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+            connection.text_factory = bytes
+            for limit, value in _LIMITS.items():
+                connection.setlimit(limit, value)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, size + 10_000)  # no value is longer than its file
+            # No statement takes more steps than the file has bytes, unless pages refer to each other cyclically. This
+            # includes SQLite's own read of the schema.
+            connection.set_progress_handler(lambda: True, size + 100_000)
+            connection.executescript(_PRAGMAS)
+        except _ERRORS as error:
+            raise self._explain(error) from error
 
     def pragma(self, name: str) -> int | bytes:
-        """Return the first value of a pragma."""
-        value: int | bytes = self.query(f"PRAGMA {name}")[0][0]
-        return value
+        """Return the value of a pragma."""
+        ((value,),) = self.query(f"PRAGMA {name}")
+        found: int | bytes = value
+        return found
 
     def scan(self, table: str, *columns: str) -> Iterator[list[bytes]]:
         """Yield some columns of all rows of a table, sorted by the first, its key; no more than the file can hold.
@@ -107,22 +105,20 @@ class SqliteReader:
         last, remaining = b"", self._size
         # A full scan: a look-up through a damaged index could miss a row in silence.
         query = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED"  # noqa: S608 - our own names
-        self._survive_fork()
-        with self._reading():
-            for row in self._rows(query):
-                if not all(isinstance(value, bytes) for value in row):
-                    raise self.damaged(f"invalid row in table {table}")
-                remaining -= sum(map(len, row))
-                if row[0] <= last or remaining < 0:
-                    raise self.damaged(f"the rows of table {table} are out of order, or longer than the file")
-                last = row[0]
-                yield row
+        for row in self.query(query):
+            if not all(isinstance(value, bytes) for value in row):
+                raise self.damaged(f"invalid row in table {table}")
+            remaining -= sum(map(len, row))
+            if row[0] <= last or remaining < 0:
+                raise self.damaged(f"the rows of table {table} are out of order, or longer than the file")
+            last = row[0]
+            yield row
 
     def find(self, table: str, key: str, value: str, *columns: str) -> tuple[object, ...] | None:
         """Return some columns of the row whose ``key`` is ``value``; None if there is no such row."""
         self._survive_fork()
         query = f"SELECT {', '.join(columns)} FROM {table} WHERE {key} = ?"  # noqa: S608 - our own names
-        try:  # as _reading does, in a third of the time: look-ups are many
+        try:
             with uninterrupted, self._lock:
                 row: tuple[object, ...] | None = self.connection.execute(query, (value,)).fetchone()
         except UnicodeEncodeError:  # an unpaired surrogate, which no key has
@@ -131,16 +127,21 @@ class SqliteReader:
             raise self._explain(error) from error
         return row
 
-    def _rows(self, query: str) -> Iterator[Any]:
-        # From Python 3.12, two threads that begin one statement at the same time can share it, and each other's rows.
-        with uninterrupted, self._lock:
-            rows = self.connection.execute(query)
-        while True:
+    def query(self, sql: str) -> Iterator[Any]:
+        """Yield the rows of a query of ours."""
+        self._survive_fork()
+        try:
+            # From Python 3.12, two threads that begin one statement at once can share it, and each other's rows.
             with uninterrupted, self._lock:
-                row = rows.fetchone()
-            if row is None:
-                return
-            yield row
+                rows = self.connection.execute(sql)
+            while True:
+                with uninterrupted, self._lock:
+                    row = rows.fetchone()
+                if row is None:
+                    return
+                yield row
+        except _ERRORS as error:
+            raise self._explain(error) from error
 
     def _survive_fork(self) -> None:
         """Open the file again in a forked process: SQLite's connections do not survive a fork.
@@ -158,7 +159,7 @@ class SqliteReader:
             what, hint = "was replaced or removed before this forked process read it", "open it in this process"
             raise self.error(what, hint, code="database-replaced")
         self._lock = threading.Lock()  # a thread of the parent may have held it
-        with self._reading(), self._lock:
+        with self._lock:
             self._connect()
 
     def close(self) -> None:
@@ -172,14 +173,6 @@ class SqliteReader:
     def foreign(self) -> DatabaseError:
         """Return the error for a file that is not a fragment database."""
         return self.error("is not a fragment database", BUILD_HINT, code="database-foreign")
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turn SQLite's errors into ours."""
-        try:
-            yield
-        except _ERRORS as error:
-            raise self._explain(error) from error
 
     def _explain(self, error: Exception) -> DatabaseError:
         """Return our error for one of SQLite's."""

@@ -15,8 +15,8 @@ from msgspec import Struct, structs
 from jitlto.base.cached import decoder
 from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture
-from jitlto.record.family_record import FamilyRecord, PartRecord
-from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Sha256
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.fragment import Count, Fragment, Sha256
 from jitlto.record.options import touches_files
 
 T = TypeVar("T")
@@ -54,25 +54,17 @@ class _Fragment(Fragment, frozen=True, gc=False):
     signature: tuple[_Parameter, ...]  # type: ignore[assignment]  # Parameter needs no msgspec where kernels are found
 
 
-class _Part(PartRecord, frozen=True):
-    keys: msgspec.Raw  # type: ignore[assignment]
-
-
 class Root(Struct, frozen=True):
     """What identifies the content of a database.
 
     Args:
         schema: The schema's number.
-        counts: The number of rows of each table.
-        rows: The hash over the sorted checksums of all rows.
-        families: The names of the families, sorted.
+        tables: Of each table, the hash over the checksums of its rows, sorted.
         part: SHA-256 of that record, if there is one.
     """
 
     schema: Count
-    counts: dict[str, Count]
-    rows: Sha256
-    families: tuple[Name, ...]
+    tables: dict[str, Sha256]
     part: Sha256 | None
 
 
@@ -122,29 +114,3 @@ def decode_family(record: bytes) -> FamilyRecord:
     if not (r.version.isprintable() and r.differs.isprintable()):
         raise InvalidRecordError("the version or a difference has a character that cannot be printed")
     return r
-
-
-# Every part of a build has all keys of the build: a merge of many parts could not hold them for each.
-@lru_cache(maxsize=1)
-def decode_keys(record: bytes) -> tuple[FragmentKey, ...]:
-    """Decode keys of fragments, sorted.
-
-    Raises:
-        InvalidRecordError, JitltoError: If it is invalid.
-    """
-    return tuple(sorted(map(FragmentKey.parse, decode(list[str], record))))
-
-
-def encode_part(part: PartRecord) -> bytes:
-    """Encode the record of a part of a build."""
-    return encode(structs.asdict(part) | {"keys": list(map(str, part.keys))})
-
-
-def decode_part(record: bytes) -> PartRecord:
-    """Decode the record of a part of a build.
-
-    Raises:
-        InvalidRecordError, JitltoError: If it is invalid.
-    """
-    r = decode(_Part, record)
-    return PartRecord(r.number, r.count, r.whole, decode_keys(bytes(r.keys)), r.toolchains, r.faults, r.advice)

@@ -12,7 +12,7 @@ fragment   key's text a Fragment
 ========== ========== =======================================================================
 
 A look-up goes from one checked row to the next. A row that is not found is searched for among all rows of its table,
-whose number the root has, so that damage never makes a row seem absent.
+whose hash the root has, so that damage never makes a row seem absent.
 """
 
 import hashlib
@@ -32,8 +32,9 @@ from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role
 from jitlto.record.parameters import sorted_values
 
 T = TypeVar("T")
-SCHEMA = 3
-TABLES = ("family", "shape", "entrypoint", "symbol", "provider", "fragment")
+SCHEMA = 4
+INDEXES = ("shape", "entrypoint", "symbol", "provider")
+TABLES = ("family", *INDEXES, "fragment")
 _ROWS = "CREATE TABLE {}(key TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 BLOB NOT NULL) WITHOUT ROWID;\n"
 _OTHERS = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -49,7 +50,6 @@ CREATE VIEW requires AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
 """
 DDL = _OTHERS + "".join(map(_ROWS.format, TABLES))
 _LISTED = list_schema(DDL)
-_SHORT = "CASE WHEN name IN ('digest', 'root') THEN value ELSE '' END"
 
 
 class Shape(Struct, frozen=True):
@@ -58,13 +58,11 @@ class Shape(Struct, frozen=True):
     Args:
         group, role: Theirs.
         parameters: The names of their parameters, sorted, and the values that occur.
-        compilers: What made their images, with its version; sorted.
     """
 
     group: Name
     role: Role
     parameters: dict[str, tuple[str, ...]]
-    compilers: tuple[tuple[str, Count, Count], ...]
 
     def key(self, family: str, values: Iterable[str]) -> FragmentKey:
         """Return the key of a fragment of a family that has this shape and these values."""
@@ -100,7 +98,7 @@ def checksum(table: str, key: bytes, record: bytes) -> bytes:
 
 
 def digest_rows(checksums: Iterable[bytes]) -> str:
-    """Return the hash over the sorted checksums of all rows."""
+    """Return the hash over the checksums of a table's rows, sorted."""
     return sha256(b"".join(sorted(checksums)))
 
 
@@ -116,12 +114,10 @@ def make_index(fragments: Iterable[Fragment]) -> list[Row]:
     required: dict[str, dict[str, set[Role]]] = defaultdict(lambda: defaultdict(set))
     for (family, group, role, names), several in sorted(forms.items()):
         values: tuple[set[str], ...] = tuple(set() for _ in names)
-        compilers: set[tuple[str, int, int]] = set()
         for fragment in several:
             listed = len(shapes[family]), tuple(value for _, value in fragment.key.parameters)
             for known, value in zip(values, listed[1], strict=True):
                 known.add(value)
-            compilers.update((image.toolchain, *image.version) for image in fragment.images)
             if role is Role.ENTRYPOINT:
                 entrypoints[family].append(listed)
             else:
@@ -129,8 +125,7 @@ def make_index(fragments: Iterable[Fragment]) -> list[Row]:
                     providers[name][family].append(listed)
             for symbol in fragment.requires:
                 required[symbol.name][family].add(role)
-        made = sorted_values(zip(names, values, strict=True))
-        shapes[family].append(Shape(group, role, made, tuple(sorted(compilers))))
+        shapes[family].append(Shape(group, role, sorted_values(zip(names, values, strict=True))))
     rows = [("shape", name, records.encode(each)) for name, each in shapes.items()]
     rows += (("entrypoint", name, records.encode(sorted(keys))) for name, keys in entrypoints.items())
     for mangled in providers.keys() | required.keys():
@@ -179,18 +174,14 @@ class StoredRows:
         # rejected before a statement could use them.
         if sorted(reader.query("SELECT type, name, tbl_name, sql FROM sqlite_master")) != _LISTED:
             raise reader.damaged(f"its tables are not those of schema {SCHEMA}")
-        # Look-ups would read the record of a part, which is long, to compare its name.
-        meta = {name.decode("utf-8", "replace"): value for name, value in reader.scan("meta", "name", _SHORT)}
-        text = meta.get("root", b"")
+        text = self._meta("root")
         #: SHA-256 of the content; equal digests mean equal databases.
         self.digest = sha256(text)
-        if meta.get("digest") != self.digest.encode():
+        if self._meta("digest") != self.digest.encode():
             raise reader.damaged("its digest is not that of its content")
         #: What the digest is computed from.
         self.root = root = self.decode(partial(records.decode, Root), text)
-        if meta.keys() != {"digest", "root", *(["part"] if root.part else [])}:
-            raise reader.damaged("invalid row in table meta")
-        if root.schema != SCHEMA or root.counts.keys() != set(TABLES):
+        if root.schema != SCHEMA or root.tables.keys() != set(TABLES):
             raise reader.damaged("invalid root")
 
     def decode(self, decode: Callable[[bytes], T], record: bytes) -> T:
@@ -205,17 +196,21 @@ class StoredRows:
         """Return the record of the part that this is; None if it is complete."""
         if self.root.part is None:
             return None
-        (record,) = self._reader.find("meta", "name", "part", "value") or (None,)
-        if not isinstance(record, bytes) or sha256(record) != self.root.part:
+        record = self._meta("part")
+        if sha256(record) != self.root.part:
             raise self.damaged("invalid row in table meta: part")
-        return self.decode(records.decode_part, record)
+        return self.decode(partial(records.decode, PartRecord), record)
+
+    def _meta(self, name: str) -> bytes:
+        (value,) = self._reader.find("meta", "name", name, "value") or (b"",)
+        return value if isinstance(value, bytes) else b""
 
     def find(self, table: str, key: str, decode: Callable[[bytes], T]) -> T | None:
         """Return the decoded record of a row; None if there is no such row."""
         row = self._reader.find(table, "key", key, "record", "sha256")
         if row is None:
             if table not in self._keys:  # damage may hide it: all of the table is read
-                self._keys[table] = frozenset(key for key, _, _ in self.scan(table))
+                self._keys[table] = frozenset(key for key, _ in self.scan(table))
             if key in self._keys[table]:
                 raise self.damaged(f"{table} {key} cannot be found")
             return None
@@ -236,21 +231,21 @@ class StoredRows:
             raise self.damaged(f"there is no {table} {key}")
         return record
 
-    def scan(self, table: str) -> Iterator[tuple[str, bytes, bytes]]:
-        """Yield keys, records and checksums of all rows of a table, sorted by key."""
-        count = 0
+    def scan(self, table: str) -> Iterator[tuple[str, bytes]]:
+        """Yield keys and records of all rows of a table, sorted by key."""
+        checksums = []
         for name, record, expected in self._reader.scan(table, "key", "record", "sha256"):
             key = name.decode("utf-8", "replace")
             if checksum(table, name, record) != expected:
                 raise self.damaged(f"{table} {key} does not match its checksum")
-            count += 1
-            yield key, record, expected
-        if count != self.root.counts[table]:
-            raise self.damaged(f"the number of rows in table {table} is wrong")
+            checksums.append(expected)
+            yield key, record
+        if digest_rows(checksums) != self.root.tables[table]:
+            raise self.damaged(f"the rows of table {table} are not those that were written")
 
     def fragments(self) -> Iterator[Fragment]:
         """Yield all fragments, sorted by the text of their keys."""
-        return (self.decode_fragment(key, record) for key, record, _ in self.scan("fragment"))
+        return (self.decode_fragment(key, record) for key, record in self.scan("fragment"))
 
     def find_fragment(self, key: FragmentKey) -> Fragment | None:
         """Return the fragment with a key; None if there is none."""

@@ -14,7 +14,7 @@ from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader
-from jitlto.database._rows import SCHEMA, TABLES, Shape, StoredRows, digest_rows, make_index, sha256
+from jitlto.database._rows import INDEXES, SCHEMA, Shape, StoredRows, make_index, sha256
 from jitlto.database.index import Index
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image
@@ -78,15 +78,14 @@ class FragmentDatabase(Shared):
     @cached_property
     def families(self) -> Mapping[str, FamilyRecord]:
         """The families in it, by name."""
-        return {name: self._read_family(name) for name in self._rows.root.families}
-
-    def _read_family(self, name: str) -> FamilyRecord:
-        family = self._rows.require("family", name, records.decode_family)
-        if family.name != name:
-            raise self._reader.damaged(f"family {family.name} is stored under a different name")
-        if missing := sorted(set(family.uses).difference(self._rows.root.families)):
-            raise self._reader.damaged(f"family {name} uses {', '.join(missing)}, which is not in it")
-        return family
+        rows = self._rows
+        families = {key: rows.decode(records.decode_family, record) for key, record in rows.scan("family")}
+        for name, family in families.items():
+            if family.name != name:
+                raise self._reader.damaged(f"family {family.name} is stored under a different name")
+            if missing := sorted(set(family.uses).difference(families)):
+                raise self._reader.damaged(f"family {name} uses {', '.join(missing)}, which is not in it")
+        return families
 
     def fragments(self, family: str | None = None) -> list[Fragment]:
         """Return all fragments, or those of one family, sorted by key. All are read at the first call, and kept."""
@@ -109,7 +108,7 @@ class FragmentDatabase(Shared):
         return record.with_used(self.families), index
 
     def shapes(self, family: str) -> tuple[Shape, ...]:
-        """Return groups, parameters and compilers of a family's fragments; none if it has no fragments."""
+        """Return groups and parameters of a family's fragments; none if it has no fragments."""
         if family not in self._shapes:
             found = self._rows.find("shape", family, partial(records.decode, tuple[Shape, ...]))
             self._shapes[family] = found or ()
@@ -143,7 +142,9 @@ class FragmentDatabase(Shared):
         verdict = self._reader.pragma("integrity_check(1)")
         if isinstance(verdict, bytes) and verdict != b"ok":
             raise self._reader.damaged(verdict.decode("utf-8", "replace"))
-        _ = self.part
+        meta = {name for name, _ in self._reader.scan("meta", "name", "value")}
+        if meta != {b"digest", b"root", *([b"part"] if self.part else [])}:
+            raise self._reader.damaged("invalid row in table meta")
         self._fragments = _sort(self._verify_rows())
         images = {image.sha256: image for fragment in self._fragments for image in fragment.images}
         for name, data in self._reader.scan("blob", "sha256", "data"):
@@ -163,20 +164,10 @@ class FragmentDatabase(Shared):
         """Read all rows, compare those that are made from fragments with these, and return the fragments."""
         for family in self.families.values():
             family.with_used(self.families)
-        checksums, index, fragments = [], [], []
-        for table in TABLES:
-            for key, record, checksum in self._rows.scan(table):
-                checksums.append(checksum)
-                if table == "fragment":
-                    fragments.append(self._rows.decode_fragment(key, record))
-                elif table == "family" and key not in self._rows.root.families:
-                    raise self._reader.damaged(f"family {key} is not one of those that it names")
-                elif table != "family":
-                    index.append((table, key, record))
+        fragments = list(self._rows.fragments())
+        index = [(table, *row) for table in INDEXES for row in self._rows.scan(table)]
         if sorted(index) != make_index(fragments):
             raise self._reader.damaged("its index rows are not those of its fragments")
-        if digest_rows(checksums) != self._rows.root.rows:
-            raise self._reader.damaged("its rows are not those that were written")
         return fragments
 
     def close(self) -> None:

@@ -7,13 +7,12 @@ whose twin it is.
 
 from pathlib import Path
 
-from jitlto.base.log import WarnOnce
+from jitlto.base.log import warn_once
 
 #: Directory of the sources in it.
 SOURCES = "sources"
 _ORIGINAL = "original"  # the file with the digest
 _HINT = "`jitlto build ... -o %s --lineinfo` builds it"
-_warn_once = WarnOnce(__name__)
 
 
 def twin_directory(database: Path) -> Path:
@@ -41,7 +40,7 @@ def find_twin(database: Path, digest: str) -> Path | None:
     if original == digest:
         return directory / database.name
     if original is not None:
-        _warn_once(directory, f"%s is the twin of another build, and not used: {_HINT}", directory, database)
+        warn_once(__name__, directory, f"%s is the twin of another build, and not used: {_HINT}", directory, database)
     elif read_original(database.parent) is None:
-        _warn_once(database, f"%s has no twin with line information: {_HINT}", database, database)
+        warn_once(__name__, database, f"%s has no twin with line information: {_HINT}", database, database)
     return None

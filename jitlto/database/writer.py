@@ -17,6 +17,7 @@ from jitlto.record.fragment import Fragment
 
 #: Larger ones would be mostly empty: each table has one, and so has the end of each image.
 _PAGE = 1024
+_HINT = "give a path in a directory that exists and that you may write"
 
 
 def write(
@@ -45,37 +46,32 @@ def write(
     """
     path = Path(path)
     check_writable(path)
-    meta = {} if part is None else {"part": records.encode_part(part)}
-    families = list(families)
-    names = tuple(sorted(family.name for family in families))
+    meta = {} if part is None else {"part": records.encode(part)}
     try:
         with files.replacing(path) as temporary:
             temporary.touch(exist_ok=False)
-            digest = _fill(temporary, meta, names, make_rows(families, fragments), blobs)
+            digest = _fill(temporary, meta, make_rows(families, fragments), blobs)
             if check is not None:
                 check(temporary, digest)
         return digest
     except (sqlite3.Error, OSError) as error:
-        raise _unwritable(path, error) from error
+        raise files.unwritable(error, path, _HINT, DatabaseError, "database-unwritable") from error
 
 
-def _fill(
-    path: Path, meta: Mapping[str, bytes], families: tuple[str, ...], rows: Iterable[Row], blobs: Mapping[str, bytes]
-) -> str:
+def _fill(path: Path, meta: Mapping[str, bytes], rows: Iterable[Row], blobs: Mapping[str, bytes]) -> str:
     """Write the tables into an empty file, the same bytes for the same rows, which are sorted; return the digest."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(
             f"PRAGMA page_size={_PAGE}; PRAGMA journal_mode=OFF; PRAGMA application_id={APPLICATION_ID};"
             f"PRAGMA user_version={SCHEMA}; BEGIN; {DDL}"
         )
-        counts, checksums = dict.fromkeys(TABLES, 0), []
+        checksums: dict[str, list[bytes]] = {table: [] for table in TABLES}
         for table, key, record in rows:
-            counts[table] += 1
-            checksums.append(checksum(table, key.encode(), record))
-            row = (key, record.decode(), checksums[-1])
+            checksums[table].append(checksum(table, key.encode(), record))
+            row = (key, record.decode(), checksums[table][-1])
             connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", row)  # noqa: S608 - our own names
         part = sha256(meta["part"]) if meta else None
-        root = records.encode(Root(SCHEMA, counts, digest_rows(checksums), families, part))
+        root = records.encode(Root(SCHEMA, {table: digest_rows(each) for table, each in checksums.items()}, part))
         digest = sha256(root)
         for name, value in {"digest": digest.encode(), "root": root, **meta}.items():
             connection.execute("INSERT INTO meta VALUES (?, ?)", (name, value.decode()))
@@ -99,13 +95,7 @@ def check_writable(path: Path) -> None:
         target, mode = files.check_replaceable(path)
         is_other = mode is not None and target.stat().st_size > 0 and not files.is_database(target)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise files.unwritable(error, path, _HINT, DatabaseError, "database-unwritable") from error
     if is_other:
         what, hint = "exists and is not a fragment database: not overwritten", "give another name with -o"
         raise DatabaseError(what, code="database-overwrite", where=str(path), hint=hint)
-
-
-def _unwritable(path: Path, error: sqlite3.Error | OSError) -> DatabaseError:
-    what = f"cannot be written: {getattr(error, 'strerror', None) or error}"
-    hint = files.write_hint(error, "give a path in a directory that exists and that you may write")
-    return DatabaseError(what, code="database-unwritable", where=str(path), hint=hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,7 +21,6 @@ from jitlto.record.tuning import TuneRecord
 
 #: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
-_LONGEST_CHAIN = 50  # of families that use each other
 _BASE = Architecture(75)  # the lowest that CUDA 13 supports
 _NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
 
@@ -32,14 +31,14 @@ class GroupDeclaration:
 
     name: str
     role: Role
-    matrix: Path | None  # as the template None for a device group that callers supply at run time
-    template: Path | None
     key: tuple[str, ...]  # the parameters that identify a fragment of the group
-    params: tuple[str, ...]  # of the kernel, ``type name`` each, with placeholders
     interface: str | None  # the header that declares what it defines; "" for none on purpose, None if that is not said
-    entry: str | None  # the C++ name of the kernel, without namespaces and arguments, if a source defines several
-    syntax: str  # jinja or cmake
+    syntax: str = "jinja"  # or cmake
     shared: tuple[str, ...] = ()  # key parameters whose values may have the same source
+    matrix: Path | None = None  # as the template None for a device group that callers supply at run time
+    template: Path | None = None
+    params: tuple[str, ...] = ()  # of the kernel, ``type name`` each, with placeholders
+    entry: str | None = None  # the C++ name of the kernel, bare of namespaces and arguments, if a source has several
     options: tuple[str, ...] = ()  # of the compiler, after the family's
     architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
@@ -183,17 +182,14 @@ class _FamilyTable(msgspec.Struct):
 class _SuppliedTable(msgspec.Struct):
     """A device group without fragments, which callers supply at run time."""
 
-    interface: str
+    interface: str | bool | None = None
     key: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
 
 
-class _DeviceTable(msgspec.Struct, kw_only=True):
+class _DeviceTable(_SuppliedTable, kw_only=True):
     matrix: str
     template: str
-    key: tuple[str, ...] = ()
-    shared: tuple[str, ...] = ()
-    interface: str | bool | None = None
     syntax: Literal["jinja", "cmake"] | None = None
     options: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
@@ -211,26 +207,17 @@ def load_family(path: Path) -> FamilyDeclaration:
     Raises:
         FamilyError: If the file cannot be read, is not TOML or has an invalid declaration, in file and table ``where``.
     """
-    return _load(Path(path), (), {})
-
-
-def _load(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
-    """Read a ``family.toml`` and those that it uses.
-
-    Args:
-        users: The files that led to it.
-        loaded: What has been read, by file; added to.
-    """
-    try:
-        place = os.path.realpath(path)
-    except ValueError:  # no file can have this name, which reading it will say
-        place = os.fspath(path)
-    if place not in loaded:
-        loaded[place] = _read(path, (*users, place), loaded)
-    return loaded[place]
+    return _read(Path(path), (os.path.realpath(path),), {})
 
 
 def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
+    """Read a ``family.toml`` and those that it uses.
+
+    Args:
+        path: The file.
+        users: The real paths of the files that led to it, and its own.
+        loaded: What has been read, by real path; added to.
+    """
     document = read_toml(path, FamilyError)
     document.check_keys(["family", "entrypoint", "device", "link", "use"])
     table = document.table("family")
@@ -296,16 +283,17 @@ def _uses(
     for used, given in table.values.items():
         if not isinstance(given, str) or not given.isprintable():
             raise table.error(f"{used} is not a path", f'write {used} = "../{used}/family.toml"', case="use")
-        path = _used_path(table.path.parent / given)
+        path = table.path.parent / given
+        path = Path(os.path.realpath(path / "family.toml" if os.path.isdir(path) else path))  # noqa: PTH112 - any text
         if not os.path.exists(path):  # noqa: PTH110 - Path.exists raises on a name that is too long
             hint = f'give the path of its family.toml, such as "../{used}/family.toml"'
             raise table.error(f"{used}: {path} does not exist", hint, case="missing-file")
-        if os.path.realpath(path) in users:
+        place = str(path)
+        if place in users:
             raise table.error(f"{path} uses this family", "move what both use into a third", case="use")
-        if len(users) > _LONGEST_CHAIN:
-            what = f"{path} is used through more than {_LONGEST_CHAIN} families"
-            raise table.error(what, "use it where it is needed", case="use")
-        family = _load(path, users, loaded)
+        if place not in loaded:
+            loaded[place] = _read(path, (*users, place), loaded)
+        family = loaded[place]
         if family.name != used:
             hint = f"write {family.name} = {given!r}"
             raise table.error(f"{used} is the family {family.name!r}, declared in {path}", hint, case="use")
@@ -326,13 +314,6 @@ def _uses(
     return tuple(uses)
 
 
-def _used_path(path: Path) -> Path:
-    """Return the path of a used family's declaration, in short where that leads to the same file."""
-    path = path / "family.toml" if os.path.isdir(path) else path  # noqa: PTH112 - as exists
-    short = Path(os.path.normpath(path))
-    return short if os.path.realpath(short) == os.path.realpath(path) else path
-
-
 def _read_link(table: TomlTable) -> LinkOptions:
     try:
         return LinkOptions.from_mapping(table.values)
@@ -344,35 +325,28 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
-    if role is Role.DEVICE and not {"matrix", "template"} & table.values.keys():
-        if not table.values.get("interface"):
-            hint = "declare a group that callers supply at run time in an interface header"
-            raise table.error("missing keys 'matrix' and 'template', or 'interface'", hint, case="missing-key")
-        supplied = table.decode(_SuppliedTable)
-        _check_key(table, supplied.key, supplied.shared)
-        interface = _interface(table, supplied.interface)
-        return GroupDeclaration(
-            name, role, None, None, supplied.key, (), interface, None, default_syntax, supplied.shared
+    is_supplied = role is Role.DEVICE and not {"matrix", "template"} & table.values.keys()
+    if is_supplied and not table.values.get("interface"):
+        hint = "declare a group that callers supply at run time in an interface header"
+        raise table.error("missing keys 'matrix' and 'template', or 'interface'", hint, case="missing-key")
+    kind = _SuppliedTable if is_supplied else _EntrypointTable if role is Role.ENTRYPOINT else _DeviceTable
+    given = table.decode(kind)
+    _check_key(table, given.key, given.shared)
+    group = GroupDeclaration(name, role, given.key, _interface(table, given.interface), default_syntax, given.shared)
+    if isinstance(given, _DeviceTable):
+        _check_options(table, given.options)
+        group = replace(
+            group,
+            matrix=_find_file(table, "matrix", given.matrix, "matrices"),
+            template=_find_file(table, "template", given.template, "templates"),
+            syntax=given.syntax or default_syntax,
+            options=given.options,
+            architectures=_parse_architectures(table, given.archs) if given.archs else (),
         )
-    group = table.decode(_EntrypointTable if role is Role.ENTRYPOINT else _DeviceTable)
-    entry = group if isinstance(group, _EntrypointTable) else None
-    _check_options(table, group.options)
-    _check_key(table, group.key, group.shared)
-    return GroupDeclaration(
-        name,
-        role,
-        _find_file(table, "matrix", group.matrix, "matrices"),
-        _find_file(table, "template", group.template, "templates"),
-        group.key,
-        entry.params if entry else (),
-        _interface(table, group.interface),
-        entry.entry if entry else None,
-        group.syntax or default_syntax,
-        group.shared,
-        group.options,
-        _parse_architectures(table, group.archs) if group.archs else (),
-        read_tune(table.table("tune")) if entry and entry.tune is not None else None,
-    )
+    if isinstance(given, _EntrypointTable):
+        tune = None if given.tune is None else read_tune(table.table("tune"))
+        group = replace(group, params=given.params, entry=given.entry, tune=tune)
+    return group
 
 
 def _check_key(table: TomlTable, key: Sequence[str], shared: Iterable[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from jitlto.base.errors import RenderError
 from jitlto.base.text import suggest
 
 _PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")  # what CMake's @ONLY takes for a name
-_NUMBER = re.compile(r"\s*[+-]?\.?\d[\w.]*\s*")
 _FALSE = re.compile(r"\s*(?:false|no|off|none|null|nullptr|[+-]?0+(?:\.0*)?[uUlLfF]*)\s*", re.I)
 _NO_DEFAULT: Any = object()
 
@@ -45,15 +43,13 @@ class Template:
             RenderError: Without a location if an entry of ``params`` cannot be rendered.
         """
         values = {name: Value(value) for name, value in combination.items()}
-        entry: str | None = None
-        try:
-            params = []
-            for entry in self._params:
-                params.append(self._render(entry, values))  # noqa: PERF401 - the entry that fails is named
-            entry = None
-            return self._render(None, values), tuple(params)
-        except Exception as error:  # noqa: BLE001 - whatever an expression may raise
-            raise self._describe(error, combination, entry) from None
+        texts: list[str] = []
+        for entry in (*self._params, None):
+            try:
+                texts.append(self._render(entry, values))
+            except Exception as error:  # noqa: BLE001 - whatever an expression may raise
+                raise self._describe(error, combination, entry) from None
+        return texts[-1], tuple(texts[:-1])
 
     def _render(self, entry: str | None, values: Mapping[str, Value]) -> str:
         if entry not in self._made:
@@ -74,7 +70,8 @@ class Template:
         hint = f"names in this combination: {', '.join(combination) or 'none'}"
         if isinstance(error, TextAsNumberError):
             code = "render-text-as-number"
-            hint = "values of a matrix are text: compare with text (x == '8', flag == 'true'), or convert (x|int > 4)"
+            hint = "values of a matrix are text: compare with text (x == '8', flag == 'true'), join with ~, or convert "
+            hint += "(x|int > 4)"
         elif isinstance(error, jinja2.TemplateNotFound):
             code, what, hint = "render-missing-template", f"no template {error}", "paths are relative to the template"
         elif isinstance(error, OSError | UnicodeDecodeError):
@@ -163,20 +160,8 @@ class Value(str):
         return not self == other
 
     __hash__ = str.__hash__
-
-    def __add__(self, other: Any) -> Any:
-        numbers = isinstance(other, str) and _NUMBER.fullmatch(self) and _NUMBER.fullmatch(other)
-        return _add(self, other) if numbers else str.__add__(self, other)
-
-    __lt__: Any = _refusing("<")
-    __le__: Any = _refusing("<=")
-    __gt__: Any = _refusing(">")
-    __ge__: Any = _refusing(">=")
-    __mul__: Any = _refusing("*")
-    __rmul__: Any = __mul__
-
-
-_add = _refusing("+")
+    __lt__, __le__, __gt__, __ge__ = map(_refusing, ("<", "<=", ">", ">="))
+    __add__, __mul__, __rmul__ = map(_refusing, "+**")
 
 
 class _Context(jinja2.runtime.Context):
@@ -205,10 +190,7 @@ class _Environment(SandboxedEnvironment):
         )
         del self.filters["random"], self.globals["lipsum"]
         self.filters |= {"int": _strict(do_int, "an integer"), "float": _strict(do_float, "a number")}
-        for name in self.tests.keys() - {"defined", "undefined"}:
-            self.tests[name] = _of_defined(self.tests[name])
-        self.tests |= {"true": lambda value: value == True and value is True}  # noqa: E712 - which Value refuses
-        self.tests |= {"false": lambda value: value == False and value is False}  # noqa: E712
+        del self.tests["true"], self.tests["false"]  # no text is
 
 
 def _printable(value: Any) -> Any:
@@ -231,16 +213,3 @@ def _strict(convert: Callable[..., Any], what: str) -> Callable[..., Any]:
         return result
 
     return filter_
-
-
-def _of_defined(test: Any) -> Callable[..., Any]:
-    """Make a test refuse an undefined name, which for Jinja ``is not none`` and ``is not true``."""
-
-    @wraps(test)  # which copies Jinja's mark of a first argument too
-    def checked(*args: Any, **named: Any) -> Any:
-        for value in args:
-            if isinstance(value, jinja2.Undefined):
-                str(value)  # raises
-        return test(*args, **named)
-
-    return checked

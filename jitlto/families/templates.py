@@ -2,13 +2,13 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.base.text import suggest
-from jitlto.families import plain_text, unused
+from jitlto.families import plain_text
 from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration
 from jitlto.families.matrix import MOST_COMBINATIONS, Matrix, load_matrix
 from jitlto.record.fragment import FragmentKey, Role
@@ -86,8 +86,8 @@ def render_family(
             keys[plain_text.digest(text)].append(key)
             yield RenderedSource(key, group, combination, text, params, interfaces, undeclared)
         _check_sources(group, keys.values(), where)
-        unused.check_key(family, group, template.used, combinations, where)
         names = {name for combination in combinations.values() for name in combination}
+        _check_used(family, group, names & template.used, where)
         left = names.difference(template.used, group.key)
         idle[group.matrix] = idle.get(group.matrix, left) & left
     for path, name in sorted((path, name) for path, names in idle.items() for name in names):
@@ -143,6 +143,27 @@ def _check_sources(group: GroupDeclaration, by_source: Iterable[Sequence[Fragmen
                 hint = f"use {names} in {group.template}, or remove it from key and from the matrix; "
                 hint += f"if the two are meant to be the same, declare it: shared = {shared}"
                 raise FamilyError(what, code="family-same-source", where=where, hint=hint)
+
+
+def _check_used(family: FamilyDeclaration, group: GroupDeclaration, used: Collection[str], where: str) -> None:
+    """Check that each key parameter is used, or may stand for one that is, or tells fragments of groups apart.
+
+    Args:
+        family: The group's family.
+        group: The group.
+        used: The parameters that its template and ``params`` look up.
+        where: Its table.
+    """
+    left = [name for name in group.key if name not in used and name not in group.shared]
+    if not (left and family.has_kernels) or not set(used).issubset(group.key):
+        return  # without kernels, another family uses its groups, and may tell them apart by any parameter
+    families = (family, *family.all_used().values())
+    deciding = {name for each in families for other in each.groups if other is not group for name in other.key}
+    if name := next((name for name in left if name not in deciding), None):
+        what = f"nothing uses the key parameter {name}: {group.template} and params do without it"
+        shared = json.dumps([*group.shared, name])
+        hint = f"use it in the template, remove it from key and from the matrix, or declare it: shared = {shared}"
+        raise FamilyError(what, code="family-unused-key", where=where, hint=hint)
 
 
 def _in_context(error: RenderError, group: GroupDeclaration, combination: Mapping[str, str], where: str) -> RenderError:

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from jitlto.base.errors import JitltoError, LaunchError
 from jitlto.base.types import Parameter, find_scalar
 from jitlto.frameworks.declaration import Operator
-from jitlto.frameworks.parts import Argument, Array, Call, Output, Scalar
-from jitlto.launch.argument_errors import count_error
-from jitlto.launch.arguments import Converter, pointed_type
+from jitlto.frameworks.parts import Array, Call, Output, Scalar
+from jitlto.frameworks.shapes import DType
+from jitlto.launch.argument_errors import argument_error, count_error
+from jitlto.launch.arguments import pointed_type
 from jitlto.launch.step import check_shape, make_packing
 from jitlto.runtime.family import KernelFamily
 
 if TYPE_CHECKING:
     from jitlto.plan.plan import Plan
 
-#: Stands for the value of a scalar that is known to no one before the launch.
-UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda _: "unknown"})()
 _EXAMPLES: Mapping[str, object] = {"int": 1, "float": 0.5, "bool": True}
-_TYPESTR = {"bool": "|b1", "bfloat16": "<V2"}  # where NumPy does not say it
 _MOST_THREADS = 1024  # of a block, on every architecture
 
 
@@ -33,7 +28,8 @@ def check_call(operator: Operator, values: Sequence[Any]) -> Plan | None:
 
     Args:
         operator: The declaration.
-        values: As for :meth:`Operator.bind`, with sizes that are ints; of a scalar its value or :data:`UNKNOWN`.
+        values: As for :meth:`Operator.bind`, with sizes that are ints; of a scalar its value, or anything that is no
+            number where that is known to no one before the launch.
 
     Returns:
         The kernel's plan; None if there is nothing to launch, or the family is no family of a database.
@@ -69,7 +65,11 @@ def _check_arguments(
         raise count_error(kernel, signature, len(call.parameters))
     parts = (*operator.arguments, *operator.outputs)
     given = (*values, *call.results)
-    written = {place: part.name for place, part in enumerate(parts) if _is_written(part) and given[place] is not None}
+    written = {
+        place: part.name
+        for place, part in enumerate(parts)
+        if getattr(part, "mutated", isinstance(part, Output)) and given[place] is not None
+    }
     taken: dict[int, Parameter] = {}
     converters = make_packing(tuple(signature)).converters
     for declared, (place, value), parameter, convert in zip(
@@ -77,39 +77,31 @@ def _check_arguments(
     ):
         target, part = pointed_type(parameter), None if place is None else parts[place]
         if place is not None and isinstance(part, Array | Output):
-            _check_array(convert, target, given[place][1])
+            _check_array(parameter, target, given[place][1])
             if place in written:
                 taken[place] = parameter
                 if "const" not in (target or "const").split():
                     del written[place]
             continue
-        # A number: as its type, and if it is known as it is.
-        passed, is_address = [value], callable(declared)
+        is_address = callable(declared)
         if place is not None and isinstance(part, Scalar):
-            passed = [_EXAMPLES[part.type], *([] if given[place] is UNKNOWN else [given[place]])]
-            is_address = part.type == "int"
-        for each in passed:
-            if target is None:
-                convert(each)
-            elif each is not None and not (each == 0 or is_address):
-                what = f"the number {declared!r} is passed for {parameter}"
-                raise operator.error(what, "name an array, or pass None", "parameter")
+            value, is_address = given[place], part.type == "int"
+            value = value if isinstance(value, int | float | complex) else _EXAMPLES[part.type]
+        if target is None:
+            convert(value)
+        elif value is not None and not (value == 0 or is_address):
+            what = f"the number {declared!r} is passed for {parameter}"
+            raise operator.error(what, "name an array, or pass None", "parameter")
     for place, name in written.items():
         what = f"it takes {taken[place]}" if place in taken else "it is not passed"
         hint = f"name {name} in parameters where the kernel takes a pointer to what it writes"
         raise operator.error(f"the kernel cannot write to {name}: {what}", hint, "output")
 
 
-def _is_written(part: Argument | Output) -> bool:
-    return isinstance(part, Output) or (isinstance(part, Array) and part.mutated)
-
-
-def _check_array(convert: Converter, target: str | None, dtype: str) -> None:
+def _check_array(parameter: Parameter, target: str | None, dtype: str) -> None:
     """Check that a parameter takes an array of a dtype; structures and numbers refuse every array."""
-    typestr = _TYPESTR.get(dtype)
-    if target is not None and dtype.startswith("float8"):
-        if find_scalar(target) is None:
-            return  # NumPy has no name for it
-        typestr = "|V1"
-    interface = {"typestr": typestr or np.dtype(dtype).str, "shape": (0,), "data": (0, False), "version": 3}
-    convert(SimpleNamespace(__cuda_array_interface__=interface))
+    known = None if target is None else find_scalar(target)
+    if target is None or (known is not None and known.name != DType(dtype).cpp):
+        case = "type" if target is None else "dtype"
+        hint = "name in parameters what the kernel takes, in its order"
+        raise argument_error(parameter, case, f"it is passed an array of {dtype}", hint)

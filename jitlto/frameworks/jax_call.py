@@ -23,7 +23,7 @@ from jitlto.base.errors import OperatorError
 from jitlto.cuda.libraries import driver
 from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import check_call
-from jitlto.frameworks.parts import REQUIRED, Array, Call, Case, Launch
+from jitlto.frameworks.parts import Array, Call, Launch
 from jitlto.launch.core import extension
 from jitlto.launch.signature import loaded_function
 from jitlto.launch.step import make_packing
@@ -103,16 +103,11 @@ class _Statics(NamedTuple):
             for number, (argument, value) in enumerate(zip(self.operator.arguments, self.values, strict=True))
         ]
 
-    def bind(self, arrays: Sequence[Any]) -> Case:
-        """Bind the declaration to arrays, or what has their shapes and dtypes."""
-        return self.operator.bind(self.describe(arrays))
-
 
 def make_function(operator: Operator) -> Callable[..., Any]:
     """Return a function that calls an operator; see :func:`jitlto.jax_call`."""
-    kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
-    defaults = {a.name: empty if a.default is REQUIRED else a.default for a in operator.arguments}
-    signature = inspect.Signature([inspect.Parameter(n, kind, default=default) for n, default in defaults.items()])
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(a.name, kind, default=a.default) for a in operator.arguments])
 
     def function(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs)
@@ -153,12 +148,13 @@ def _returned(results: Sequence[Any]) -> Any:
 
 def _bind(statics: _Statics, *arrays: Any) -> list[Any]:
     """Call the primitive, if the kernel takes the call; without anything to launch, return zeros."""
-    operator, case = statics.operator, statics.bind(arrays)
+    operator, described = statics.operator, statics.describe(arrays)
+    case = operator.bind(described)
     results = operator.results(case)
     if not all(isinstance(size, int) for array in arrays for size in array.shape):
         hint = "export with shapes that are numbers"
         raise operator.error("a size is a symbol, and a kernel is chosen for numbers", hint)
-    check_call(operator, statics.describe(arrays))
+    check_call(operator, described)
     for output, (_, dtype) in zip(operator.outputs, results, strict=True):
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             what = f"output {output.name} is an array of {dtype}, which JAX makes only with 64-bit types enabled"
@@ -177,16 +173,12 @@ def _primitive() -> Any:
 
     def abstract(*avals: Any, statics: _Statics) -> list[Any]:
         places = dict(zip(statics.given, avals, strict=True))
-        results = statics.operator.results(statics.bind(avals))
+        results = statics.operator.results(statics.operator.bind(statics.describe(avals)))
         made = [jax.core.ShapedArray(shape, jax.numpy.dtype(dtype)) for shape, dtype in results]
         return [*made, *(places[number].update(weak_type=False) for number in statics.mutated)]
 
-    @cache
-    def jitted(statics: _Statics) -> Any:
-        return jax.jit(partial(primitive.bind, statics=statics))
-
     primitive.def_abstract_eval(abstract)
-    primitive.def_impl(lambda *arrays, statics: jitted(statics)(*arrays))
+    primitive.def_impl(jax.jit(primitive.bind, static_argnames="statics"))
     for target in targets:
         mlir.register_lowering(primitive, partial(_lower, target), platform=target.platform)
     return primitive
@@ -195,7 +187,7 @@ def _primitive() -> Any:
 def _lower(target: Cuda, ctx: Any, *operands: Any, statics: _Statics) -> Any:
     """Make a call of the handler: choose and link the kernel."""
     operator = statics.operator
-    call = operator.resolve(statics.bind(ctx.avals_in))
+    call = operator.resolve(operator.bind(statics.describe(ctx.avals_in)))
     places: dict[int | None, tuple[int, int]] = {number: (INPUT, n) for n, number in enumerate(statics.given)}
     aliases = {places[n][1]: len(operator.outputs) + place for place, n in enumerate(statics.mutated)}
     # A result that has an argument's memory is what the kernel writes to.

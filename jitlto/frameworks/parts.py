@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Parameter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jitlto.base.cached import cached_property
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from jitlto.launch.step import Extent
 
 #: The default of an argument that has none.
-REQUIRED: Any = type("Required", (), {"__repr__": lambda _: "required", "__reduce__": lambda _: "REQUIRED"})()
+REQUIRED: Any = Parameter.empty
 
 
 @dataclass(frozen=True)

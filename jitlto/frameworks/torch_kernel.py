@@ -1,19 +1,17 @@
 """What an operator of PyTorch does with tensors that have memory: it launches the kernel."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.parts import REQUIRED, Argument, Array, Call, Case, Flag, Scalar
-from jitlto.frameworks.shapes import DTYPES
 from jitlto.launch.launcher import Launcher
 
 _MOST_CALLS = 4096  # bounds the memory of programs with new shapes in every call
-_DTYPES: Mapping[str, Any] = {name: getattr(torch, name) for name in DTYPES if hasattr(torch, name)}
 _LEGACY_STREAM = 1  # CUDA's handle for the default stream, for which PyTorch says 0
 
 
@@ -126,19 +124,12 @@ def bind(operator: Operator, args: Sequence[Any]) -> Case:
 
 def make_outputs(call_results: Sequence[tuple[tuple[Any, ...], str]], device: Any) -> list[Any]:
     """Return new tensors of some shapes and dtypes."""
-    return [torch.empty(shape, dtype=_DTYPES[dtype], device=device) for shape, dtype in call_results]
+    return [torch.empty(shape, dtype=getattr(torch, dtype), device=device) for shape, dtype in call_results]
 
 
 def returned(outputs: Sequence[Any]) -> Any:
     """Return the outputs of an operator as PyTorch has them."""
     return outputs[0] if len(outputs) == 1 else tuple(outputs) if outputs else None
-
-
-class _Known(NamedTuple):
-    """What follows from the shapes, dtypes, devices and flags of a call."""
-
-    call: Call
-    launcher: Launcher | None  # None if there is nothing to launch
 
 
 class Implementation:
@@ -151,7 +142,8 @@ class Implementation:
         self._arrays = tuple(n for n, argument in numbered if isinstance(argument, Array))
         self._flags = tuple(n for n, argument in numbered if isinstance(argument, Flag))
         self._mutated = tuple(n for n, argument in numbered if isinstance(argument, Array) and argument.mutated)
-        self._calls: dict[tuple[Any, ...], _Known] = {}
+        #: By shapes, dtypes, devices and flags; the launcher is None if there is nothing to launch.
+        self._calls: dict[tuple[Any, ...], tuple[Call, Launcher | None]] = {}
 
     def call(self, *given: Any) -> Any:
         """Run the operator; PyTorch leaves out arguments at the end that have their default values."""
@@ -174,14 +166,13 @@ class Implementation:
             key += (tensor.shape, tensor.dtype, tensor.device)
             if not tensor.is_contiguous():
                 passed[number] = tensor.contiguous()
-        known = self._calls.get(tuple(key)) or self._learn(tuple(key), args)
-        outputs = make_outputs(known.call.results, args[self._first].device)
+        call, launcher = self._calls.get(tuple(key)) or self._learn(tuple(key), args)
+        outputs = make_outputs(call.results, args[self._first].device)
         stream = self._backend.stream(index) or _LEGACY_STREAM
-        launch = known.call.launch
-        if known.launcher is not None and launch is not None:
+        if launcher is not None and call.launch is not None:
             every = (*passed, *outputs)
-            values = [value if place is None else every[place] for place, value in known.call.parameters]
-            known.launcher(stream, launch.grid, launch.block, *values, **launch.attributes)
+            values = [value if place is None else every[place] for place, value in call.parameters]
+            launcher(stream, call.launch.grid, call.launch.block, *values, **call.launch.attributes)
         for number in self._mutated:
             if passed[number] is not args[number]:
                 args[number].copy_(passed[number])
@@ -193,11 +184,11 @@ class Implementation:
             self._backend.keep([tensor for tensor in kept if tensor is not None], index)
         return returned(outputs)
 
-    def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> _Known:
-        """Find what follows from a call of shapes, dtypes, devices and flags that there was not before."""
+    def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> tuple[Call, Launcher | None]:
+        """Find what follows from a call that there was not before."""
         call = self._operator.resolve(bind(self._operator, args))
         launcher = self._operator.loaded.launcher(**self._operator.how(call)) if call.launch else None
         if len(self._calls) >= _MOST_CALLS:
             self._calls.clear()
-        self._calls[key] = _Known(call, launcher)
-        return self._calls[key]
+        self._calls[key] = call, launcher
+        return call, launcher

@@ -4,7 +4,7 @@ They are registered with ``Library.define`` and ``impl``, which costs a call les
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,8 +14,8 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode  # nor for 
 from torch.autograd.function import once_differentiable
 
 from jitlto.frameworks.declaration import Backward, Operator
-from jitlto.frameworks.fit import UNKNOWN, check_call
-from jitlto.frameworks.parts import REQUIRED, Argument, Array, Flag, Scalar
+from jitlto.frameworks.fit import check_call
+from jitlto.frameworks.parts import REQUIRED, Argument, Array, Flag
 from jitlto.frameworks.torch_kernel import (
     Cuda,
     Implementation,
@@ -55,23 +55,24 @@ def register(operator: Operator) -> Any:
         backend = make_backend()
         library = torch.library.Library(operator.namespace, "FRAGMENT")
         tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
-        varying = any(map(is_float, operator.arguments))
+        fake, call = partial(_fake, operator), Implementation(operator, backend).call
+        overloads: dict[str, tuple[tuple[Any, ...], Callable[..., Any]]] = {"": (tags, call)}
+        if any(map(is_float, operator.arguments)):
+            # The kernel gets a number that varies by value, and a captured graph would keep the first.
+            numbers = partial(_call_with_numbers, operator, call)
+            overloads[f".{TENSORS}"] = (*tags, torch.Tag.cudagraph_unsafe), numbers
         try:
-            library.define(schema(operator), tags=tags)
-            if varying:
-                # The kernel gets a number that varies by value, and a captured graph would keep the first.
-                library.define(schema(operator, TENSORS), tags=(*tags, torch.Tag.cudagraph_unsafe))
+            for overload, (marks, run) in overloads.items():
+                library.define(schema(operator, overload), tags=marks)
+                library.impl(f"{operator.name}{overload}", run, backend.key)
+                torch.library.register_fake(f"{operator.qualname}{overload}", fake, lib=library)
         except RuntimeError as error:
             hint = "choose another name or namespace"
             what = f"PyTorch refuses the operator: {str(error).splitlines()[0]}"
             raise operator.error(what, hint, "framework") from error
         packet = getattr(getattr(torch.ops, operator.namespace), operator.name)
-        made, fake, call = packet.default, partial(_fake, operator), Implementation(operator, backend).call
-        library.impl(operator.name, call, backend.key)
-        torch.library.register_fake(operator.qualname, fake, lib=library)
-        if varying:
-            library.impl(f"{operator.name}.{TENSORS}", partial(_call_with_numbers, operator, call), backend.key)
-            torch.library.register_fake(f"{operator.qualname}.{TENSORS}", fake, lib=library)
+        made = packet.default
+        if len(overloads) > 1:
             _register_varying_floats(operator, made, getattr(packet, TENSORS), library)
         _refuse_transforms(operator, made, library)
         if operator.backward is not None:
@@ -85,15 +86,16 @@ def schema(operator: Operator, overload: str = "") -> str:
 
     Args:
         operator: The declaration.
-        overload: Empty, or that which takes floats as tensors.
+        overload: Empty, or a dot and the name of that which takes floats as tensors.
     """
     texts = []
     for number, argument in enumerate(operator.arguments):
         text = f"{_type(number, argument, overload)} {argument.name}"
         texts.append(text if overload or argument.default is REQUIRED else f"{text}={_default(argument)}")
     results = ", ".join("Tensor" for _ in operator.outputs)
-    name = f"{operator.name}.{overload}" if overload else operator.name
-    return f"{name}({', '.join(texts)}) -> {results if len(operator.outputs) == 1 else f'({results})'}"
+    return (
+        f"{operator.name}{overload}({', '.join(texts)}) -> {results if len(operator.outputs) == 1 else f'({results})'}"
+    )
 
 
 def _type(number: int, argument: Argument, overload: str) -> str:
@@ -122,29 +124,16 @@ def _fake(operator: Operator, *given: Any) -> Any:
     if not isinstance(first, FakeTensor):  # in a trace, torch.func has seen to it before
         refuse_tangents(operator, [v for a, v in zip(operator.arguments, args, strict=True) if isinstance(a, Array)])
     results = operator.results(bind(operator, args))
-    known = _without_symbols(operator, describe(operator, args))
-    if known is not None:
+    known = [(tuple(map(_example, v[0])), v[1]) if isinstance(v, tuple) else v for v in describe(operator, args)]
+    if not any(isinstance(value, tuple) and None in value[0] for value in known):
         check_call(operator, known)
     return returned(make_outputs(results, first.device))
 
 
-def _without_symbols(operator: Operator, described: Sequence[Any]) -> list[Any] | None:
-    """Return the arguments of a call with the example's sizes for symbols; None if a size has no example."""
-    values: list[Any] = []
-    for argument, value in zip(operator.arguments, described, strict=True):
-        if isinstance(argument, Array) and value is not None:
-            sizes = [size if isinstance(size, int) else _example(size) for size in value[0]]
-            if None in sizes:
-                return None
-            values.append((tuple(sizes), value[1]))
-        else:
-            unknown = (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Tensor)
-            values.append(UNKNOWN if isinstance(argument, Scalar) and isinstance(value, unknown) else value)
-    return values
-
-
 def _example(size: Any) -> int | None:
-    """Return the size that a symbol had when the graph was made, without a guard on it."""
+    """Return a size, of a symbol that which it had when the graph was made, without a guard on it; None without one."""
+    if isinstance(size, int):
+        return size
     return int(size.node.hint) if size.node.has_hint() else None
 
 

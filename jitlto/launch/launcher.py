@@ -73,14 +73,13 @@ class Launcher(Shared):
         begin = time.perf_counter()
         try:
             with device.allowed_in_captures():
-                from_code = ObjectCode.from_ptx if linked.is_ptx else ObjectCode.from_cubin
-                self._code = from_code(linked.cubin, name=chosen.kernel)
+                self._code = ObjectCode.from_cubin(linked.cubin, name=chosen.kernel)
                 #: The kernel as ``cuda.core`` has it, with its ``attributes`` on each device and its ``occupancy``.
                 self.kernel: Kernel = self._code.get_kernel(linked.entry)
         except Exception as error:
             from jitlto.cuda.driver import explain_load_failure
 
-            what, hint = explain_load_failure(linked.target, linked.cubin, error)
+            what, hint = explain_load_failure(linked.target, error)
             raise LaunchError(what, code="launch-load", where=chosen.kernel, hint=hint) from error
         #: Duration of loading, in seconds.
         self.load_seconds = time.perf_counter() - begin

@@ -1,5 +1,7 @@
 """Sequences: several launches issued by one call, as a CUDA graph where possible, with arguments replaced by name."""
 
+from __future__ import annotations  # the site is built where NVIDIA's modules are stand-ins
+
 import logging
 import os
 import threading

@@ -18,7 +18,7 @@ from jitlto.base import entry, files
 from jitlto.base.entry import Head
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import Identity, identity
-from jitlto.base.log import WarnOnce
+from jitlto.base.log import warn_once
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 
@@ -27,7 +27,6 @@ _INDEX = "pack"  # the name of the first entry
 _RECORD = struct.Struct("<32sQQ")
 _LARGEST = 1 << 30  # bytes of an entry, or of the index
 _HEAD_SIZE = len(entry.encode(_INDEX, b""))
-_warn_once = WarnOnce(__name__)
 
 
 class Pack:
@@ -47,19 +46,17 @@ class Pack:
         self.path = path
         # Kept open, so that index and entries still belong together if the file is replaced.
         self._file = path.open("rb")
-        try:
+        with contextlib.ExitStack() as failed:
+            failed.callback(self._file.close)
             self._end = os.fstat(self._file.fileno()).st_size
-            size = Head(self._read(0, min(_HEAD_SIZE, self._end))).payload_size
-            index = entry.decode(_INDEX, self._read(0, _HEAD_SIZE + size))
-        except ValueError:
             index = None
-        except BaseException:
-            self._file.close()
-            raise
-        if index is None:
-            self._file.close()
-            raise ValueError("damaged, or not a pack of this version of jitlto; make it again with `jitlto warm`")
-        self._index = index
+            with contextlib.suppress(ValueError):
+                size = Head(self._read(0, min(_HEAD_SIZE, self._end))).payload_size
+                index = entry.decode(_INDEX, self._read(0, _HEAD_SIZE + size))
+            if index is None:
+                raise ValueError("damaged, or not a pack of this version of jitlto; make it again with `jitlto warm`")
+            self._index = index
+            failed.pop_all()
 
     def get(self, kind: str, digest: str) -> bytes | None:
         """Return an entry; None if it is missing, or damaged, which is logged once."""
@@ -75,7 +72,8 @@ class Pack:
         except (OSError, ValueError) as error:
             payload, why = None, f"cannot be read: {getattr(error, 'strerror', None) or error}"
         if payload is None:
-            _warn_once((self.path, digest), "%s is damaged: %s/%s %s, and is not used", self.path, kind, digest, why)
+            what = "%s is damaged: %s/%s %s, and is not used"
+            warn_once(__name__, (self.path, digest), what, self.path, kind, digest, why)
         return payload
 
     def put(self, kind: str, digest: str, payload: bytes) -> None:
@@ -132,15 +130,11 @@ def verify(path: Path, images: Collection[str] | None = None) -> int:
     try:
         if not path.is_file():
             raise ValueError("not a regular file" if path.exists() else "no such file")
-        pack = Pack(path)
-        try:
-            for kind, digest, payload in pack.iterate():
-                if kind == KERNELS:
-                    if LinkedKernel.decode(digest, payload, 0.0, "pack") is None:
-                        raise ValueError(f"damaged: kernel {digest} is another one")
-                    kernels.append(LinkKey.from_entry(payload))
-        finally:
-            pack.close()
+        with contextlib.closing(Pack(path)) as pack:
+            for digest, payload in ((digest, data) for kind, digest, data in pack.iterate() if kind == KERNELS):
+                if LinkedKernel.decode(digest, payload, 0.0, "pack") is None:
+                    raise ValueError(f"damaged: kernel {digest} is another one")
+                kernels.append(LinkKey.from_entry(payload))
     except (OSError, ValueError) as error:
         what = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
         hint = f"fetch it again, or make it: {remedy}"
@@ -197,7 +191,7 @@ def beside(database: Path) -> list[Pack]:
                     known = _opened[path] = (state, Pack(path))
                 found.append(known[1])
         except (OSError, ValueError) as error:
-            _warn_once(path, "%s is not used: %s", path, getattr(error, "strerror", None) or error)
+            warn_once(__name__, path, "%s is not used: %s", path, getattr(error, "strerror", None) or error)
     return found
 
 

@@ -95,7 +95,7 @@ class Contents(Frozen):
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> Contents:
         """The contents of an open database."""
-        from jitlto.record.parameters import merge_values  # imported lazily: not needed on a cache hit
+        from jitlto.record.parameters import sorted_values  # imported lazily: not needed on a cache hit
 
         families = {}
         for name, record in database.families.items():
@@ -103,7 +103,7 @@ class Contents(Frozen):
             entrypoints = {shape.group for shape in shapes if shape.role == "entrypoint"}
             shapes += [s for used in record.uses for s in database.shapes(used) if s.role == "device"]
             families[name] = FamilyContents(
-                merge_values(shape.parameters for shape in shapes),
+                sorted_values(item for shape in shapes for item in shape.parameters.items()),
                 tuple(sorted(entrypoints)),
                 record.version,
             )

@@ -1,6 +1,6 @@
 """Packages that carry families: from ``pyproject.toml`` to the database in their wheel, compiled or taken from CI."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,7 +108,7 @@ def copy_prebuilt(package: Package, output: Path, *, allow_incomplete: bool = Fa
         what, hint = "JITLTO_PREBUILT: no such file", "give an absolute path: build front ends change the directory"
         raise ProjectError(what, code="project-prebuilt-missing", where=str(path), hint=hint)
     with FragmentDatabase(path) as opened:
-        for difference in _find_differences(opened, package.families):
+        if difference := _find_difference(opened, package.families):
             what = f"JITLTO_PREBUILT: the database {difference}"
             rebuild = "build it from these sources, e.g. jitlto build --project . -o DB, or unset JITLTO_PREBUILT"
             hint = database.MERGE_HINT if opened.part else rebuild
@@ -116,23 +116,22 @@ def copy_prebuilt(package: Package, output: Path, *, allow_incomplete: bool = Fa
     return merge_databases([path], output, allow_incomplete=allow_incomplete)  # writes the same bytes
 
 
-def _find_differences(opened: FragmentDatabase, families: Sequence[FamilyDeclaration]) -> Iterator[str]:
+def _find_difference(opened: FragmentDatabase, families: Sequence[FamilyDeclaration]) -> str | None:
+    """Return what of a database is not as families declare it."""
     if opened.part is not None:
-        yield f"is {opened.part} of a build"
-    names = {family.name for family in families}
-    if names != opened.families.keys():
-        yield f"holds {', '.join(opened.families)}, and the package declares {', '.join(sorted(names))}"
+        return f"is {opened.part} of a build"
+    names = sorted(family.name for family in families)
+    if names != sorted(opened.families):
+        return f"holds {', '.join(opened.families)}, and the package declares {', '.join(names)}"
     for family in families:
         expected, record = family_record(family), opened.families[family.name]
         if {*expected.architectures} <= {*record.architectures}:  # "auto" adds some
             expected = msgspec.structs.replace(expected, architectures=record.architectures)
-        if other := [n for n in expected.__struct_fields__ if getattr(expected, n) != getattr(record, n)]:
-            yield f"was built from a different declaration of {family.name}: {', '.join(other)} differ"
         fragments = opened.fragments(family.name)
-        keys, held = {rendered.key for rendered in render_family(family)}, {fragment.key for fragment in fragments}
-        if keys != held:
-            few = f"{len(keys - held)} missing, {len(held - keys)} too many"
-            yield f"does not hold the fragments of {family.name}: {few}, such as {min(keys ^ held)}"
         made = {(image.kind, image.toolchain) for fragment in fragments for image in fragment.images}
-        if made != {(kind, family.toolchain) for kind in family.images}:
-            yield f"does not hold {family.name} as {' and '.join(family.images)} made by {family.toolchain}"
+        same = {name: getattr(expected, name) == getattr(record, name) for name in expected.__struct_fields__}
+        same["fragments"] = {each.key for each in render_family(family)} == {each.key for each in fragments}
+        same["images"] = made == {(kind, family.toolchain) for kind in family.images}
+        if differing := [name for name, is_same in same.items() if not is_same]:
+            return f"was built from a different declaration of {family.name}: {', '.join(differing)} differ"
+    return None

@@ -55,7 +55,7 @@ class PackageConfig:
 
 
 class _Table(msgspec.Struct):
-    database: str | None = None
+    database: str
     families: tuple[str, ...] | None = None
     pack: str | None = None
     pack_archs: tuple[str, ...] = ()
@@ -78,12 +78,12 @@ def load_config(project: Path) -> PackageConfig:
     """
     path = project / "pyproject.toml" if os.path.isdir(project) else project  # noqa: PTH112 - Path.is_dir raises on a name that is too long
     document = read_toml(Path(os.path.normpath(path.absolute())), ProjectError)
-    tools = document.values.get("tool")
-    if not isinstance(tools, Mapping) or not isinstance(tools.get("jitlto"), Mapping):
-        hint = 'write [tool.jitlto] with database = "PACKAGE/fragments.fragdb"'
-        raise document.error("missing table [tool.jitlto]", hint, case="missing-table")
-    table = document.table("tool").table("jitlto")
+    table = document.table("tool", required=False).table("jitlto")
     given = table.decode(_Table)
+    if not _DATABASE.fullmatch(given.database):
+        what = f"invalid database {given.database!r}: it is no path in the wheel of a .fragdb file in a package"
+        hint = 'write database = "PACKAGE/fragments.fragdb", a path of letters, digits and _'
+        raise table.error(what, hint)
     if given.pack_archs and given.pack is None:
         raise table.error("pack_archs without pack", 'write pack = "RECORDING", or remove pack_archs')
     try:
@@ -93,7 +93,7 @@ def load_config(project: Path) -> PackageConfig:
     return PackageConfig(
         table.path,
         _find_families(table, given.families),
-        _parse_database(document, table, given.database),
+        PurePosixPath(given.database),
         _read_entry_points(document),
         given.pack,
         pack_architectures,
@@ -113,19 +113,6 @@ def _find_families(table: TomlTable, names: tuple[str, ...] | None) -> tuple[Pat
         hint = 'write families = ["FOLDER"], or create them under fragments/ beside this file'
         raise table.error("no families", hint, case="no-families")
     return tuple(dict.fromkeys(found))
-
-
-def _parse_database(document: TomlTable, table: TomlTable, text: str | None) -> PurePosixPath:
-    project = document.values.get("project")
-    name = project.get("name") if isinstance(project, Mapping) else None
-    package = re.sub(r"\W", "_", name.lower()) if isinstance(name, str) else "PACKAGE"
-    hint = f'write database = "{package}/fragments.fragdb"'
-    if text is None:
-        raise table.error("missing key 'database': the path of the database in the wheel", hint, case="missing-key")
-    if not _DATABASE.fullmatch(text):
-        expected = "the path in the wheel of a .fragdb file in a package, of letters, digits and _"
-        raise table.error(f"invalid database {text!r}: expected {expected}", hint)
-    return PurePosixPath(text)
 
 
 def _read_entry_points(document: TomlTable) -> Mapping[str, str] | None:

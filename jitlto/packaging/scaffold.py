@@ -18,11 +18,12 @@ import jinja2
 
 from jitlto.base import files
 from jitlto.base.errors import ProjectError
-from jitlto.base.types import Parameter, find_scalar
+from jitlto.base.types import DTYPES, Parameter, find_scalar
 from jitlto.base.version import __version__
+from jitlto.build import pipeline
+from jitlto.build.rendered_families import with_used
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.packaging import project
 from jitlto.packaging.family_sources import place_sources
 from jitlto.plan import enumeration
 from jitlto.plan.enumeration import Kernel
@@ -32,11 +33,6 @@ _SAMPLE = ("fragments", "matrices", "templates")
 _CUDA_MAJORS = (12, 13)  # each with an extra of jitlto
 # Modules that the new package or its tests import, beside the standard library.
 _TAKEN = frozenset({"jitlto", "cuda", "cupy", "numpy", "pytest", "tests", "torch"})
-_DTYPES = {
-    "b1": "bool", "i1": "int8", "u1": "uint8", "i2": "int16", "u2": "uint16", "i4": "int32", "u4": "uint32",
-    "i8": "int64", "u8": "uint64", "f2": "float16", "bfloat16": "bfloat16", "f4": "float32", "f8": "float64",
-    "c8": "complex64", "c16": "complex128",
-}  # fmt: skip
 
 
 def derive_import_name(name: str) -> str:
@@ -68,7 +64,7 @@ def write_package(
         directory: The project's; it must not exist yet, or be empty.
         cuda: The CUDA major that its wheel is compiled with.
         family: The ``family.toml`` of a family, which takes the place of the sample.
-        torch: Whether it has operators of PyTorch. To declare those of a family, the package is built.
+        torch: Whether it has operators of PyTorch. To declare those of a family, it is built.
 
     Raises:
         ProjectError: If the name is invalid, the directory is not empty or cannot be written, or a file of the family
@@ -91,7 +87,6 @@ def write_package(
         "family": declared.name if declared else package,
         "folder": declared.path.parent.name if declared else package,
         "operators": [],
-        "parts": "",
     }
     try:
         files.check_path(directory)
@@ -105,19 +100,15 @@ def write_package(
             for source, place in place_sources(declared).items() if declared else ():
                 (root / place).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, root / place)
-            _write(root, values)
             if torch and declared:
-                report = project.build_package(root, Path(temporary) / "built.fragdb")
+                report = pipeline.build(with_used([declared]), Path(temporary) / "built.fragdb")
                 with FragmentDatabase(report.path) as database:
                     values["operators"] = _operators(database, declared.name)
-                parts = {each.partition("(")[0] for operator in values["operators"] for each in operator["arguments"]}
-                values["parts"] = ", ".join([*sorted({*parts, "Launch", "Operator"}), "torch_operator"])
-                _write(root, values)
+            _write(root, values)
             root.rename(directory)
     except OSError as error:
-        what = f"cannot write the package: {error.strerror}"
-        hint = files.write_hint(error, "name a directory that you may write")
-        raise ProjectError(what, code="project-unwritable", where=str(directory), hint=hint) from error
+        hint = "name a directory that you may write"
+        raise files.unwritable(error, directory, hint, ProjectError, "project-unwritable") from error
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
@@ -152,6 +143,7 @@ def _operators(database: FragmentDatabase, family: str) -> list[dict[str, Any]]:
             found[entry.key.group] = {
                 "name": re.sub(r"\W+", "_", entry.key.group),
                 "entry": entry.key.group,
+                "parts": [each.partition("(")[0] for each, _, _ in arguments],
                 "arguments": [*(each for each, _, _ in arguments), 'Flag("grid", "int")', 'Flag("block", "int", 256)'],
                 "parameters": [passed for _, passed, _ in arguments],
                 "configuration": [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in values.items()],
@@ -171,7 +163,7 @@ def _argument(parameter: Parameter) -> tuple[str, str, str]:
     if star and not rest.replace("const", "").strip():
         known = find_scalar(pointed)
         # Pointers are passed as integers, and what no dtype is as bytes.
-        dtype = "int64" if pointed.strip().endswith("*") else _DTYPES[known.typestr] if known else "uint8"
+        dtype = "int64" if pointed.strip().endswith("*") else DTYPES[known.typestr] if known else "uint8"
         mutated = "" if "const" in pointed.split() else ", mutated=True"
         return f'Array("{name}", "{dtype}", "*{name}_sizes"{mutated})', f'"{name}"', ""
     known = find_scalar(parameter.type)

@@ -85,12 +85,12 @@ def _read_entry(payload: bytes) -> tuple[LinkKey, str, bytes]:
 
 
 class LinkedKernel(Frozen):
-    """A linked kernel, not loaded. Kernels with the same code are equal, even if they come from different layers.
+    """A linked kernel, not loaded.
 
     Args:
-        cubin: The machine code; or PTX, which the driver compiles, if the device is too new for nvJitLink.
+        cubin: The machine code.
         entry: The kernel's mangled name in it.
-        target: The architecture of the code, e.g. ``sm_90``; ``compute_90`` for PTX.
+        target: The architecture of the code, e.g. ``sm_90``.
         log: nvJitLink's info log.
         seconds: Wall time of the link or of the look-up.
         layer: Its origin: ``link``, ``pack``, ``disk`` or ``store``.
@@ -131,20 +131,6 @@ class LinkedKernel(Frozen):
 
         found = re.findall(r"^(?:(\w+) )?warning\s*: *(.*\S)", self.log, re.M)
         return [f"{tool or 'nvJitLink'}: " + re.sub(r"\b_Z\w+", lambda n: demangle(n[0]), text) for tool, text in found]
-
-    @property
-    def is_ptx(self) -> bool:
-        """True for PTX, false for a cubin."""
-        return self.target.startswith("compute_")
-
-    def _value(self) -> tuple[object, ...]:
-        return (self.cubin, self.entry, self.target, self.log)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LinkedKernel) and self._value() == other._value()
-
-    def __hash__(self) -> int:
-        return hash(self._value())
 
     def __repr__(self) -> str:
         return f"<LinkedKernel {self.entry} for {self.target}, {len(self.cubin)} bytes, from {self.layer}>"

@@ -15,11 +15,11 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError, LinkError, VersionError
 from jitlto.base.events import Kind
 from jitlto.base.frozen import Shared
-from jitlto.base.log import WarnOnce
+from jitlto.base.log import warn_once
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cuda import device, nvjitlink
-from jitlto.cuda.compatibility import LinkTarget, choose_target, select_images
+from jitlto.cuda.compatibility import LinkTarget, choose_target, native_target, select_images
 from jitlto.cuda.nvjitlink import InputKind, name_loaded
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.database import FragmentDatabase
@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache
 
 
 _DIGEST_SCHEMA = 1
-_warn_once = WarnOnce(__name__)
 #: What a caller supplies beside fragments, as its name, its content and its kind (None for CUDA C++, in UTF-8).
 SuppliedInput: TypeAlias = tuple[str, bytes, InputKind | None]
 
@@ -144,7 +143,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def link_target(self) -> LinkTarget:
-        """The target, and the kind of code that the installed nvJitLink makes for it.
+        """The target, and what the installed nvJitLink links for it.
 
         Raises:
             NoDeviceError: If no architecture was given and there is no device.
@@ -176,14 +175,16 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
             ArchitectureError: If a fragment has no image that runs on the target.
         """
         target = self.link_target
+        for item in self.supplied:
+            item.check(target.link_mode)
         try:
-            for item in self.supplied:
-                item.check(target)
             images = select_images(self.fragments, target)
         except VersionError as error:
             name_loaded(error, target.nvjitlink)
             raise
-        _warn_of_substitutes(target, self.options)
+        if target.foreign:
+            what = f"LTO-IR of CUDA {target.foreign} does not link with nvJitLink {target.nvjitlink}"
+            warn_once(__name__, what, "%s: linking PTX instead, without link-time optimisation", what)
         return images
 
     @cached_property
@@ -210,7 +211,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
             "images": [image.sha256 for image in self.images],
             "supplied": [item.identity for item in self.supplied],
             "entry": resolution.entry.entry,
-            "arch": target.code,
+            "arch": target.architecture.sm,
             "flags": self.flags,
             "nvjitlink": str(target.nvjitlink),
         }
@@ -240,10 +241,9 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
             capability: The compute capability of its device.
         """
         target, (major, minor) = self.link_target, capability
-        if target.link_mode != self.mode or target.jit_base is not None or linker != str(target.nvjitlink):
+        if target.link_mode != self.mode or linker != str(target.nvjitlink):
             return False
-        own = Architecture(10 * major + minor)
-        return target == choose_target(self.fragments, self.mode, own, target.nvjitlink, requested=False)
+        return target.architecture == native_target(Architecture(10 * major + minor), self.fragments)
 
     def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:
         """Link into a cubin, or find one that was linked before. Needs no GPU if an architecture is given.
@@ -310,22 +310,9 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
             "supplied": [item.symbols.name for item in self.supplied],
             "signature": [str(parameter) for parameter in self.entry.signature],
             "arch": self.target.sm,
-            "code": self.link_target.code,
             "link_mode": self.link_mode,
             "flags": list(self.flags),
             "images": [{"kind": i.kind.value, "arch": str(i.architecture), "sha256": i.sha256} for i in self.images],
             "nvjitlink": str(nvjitlink.version()),
             "digest": self.digest,
         }
-
-
-def _warn_of_substitutes(target: LinkTarget, options: LinkOptions) -> None:
-    """Log, once a process, that a link differs from the requested one."""
-    if target.foreign:
-        what = f"LTO-IR of CUDA {target.foreign} does not link with nvJitLink {target.nvjitlink}: linking PTX instead"
-        _warn_once(what, "%s, without link-time optimisation", what)
-    if target.jit_base:
-        what = f"nvJitLink {target.nvjitlink} does not link for {target.architecture.sm}: making PTX"
-        omitted = "".join(f", without {name}" for name in options.assembler_options())
-        where = f"{target.jit_base.compute} instead, which the driver compiles{omitted}"
-        _warn_once((what, where), "%s for %s", what, where)

@@ -51,7 +51,7 @@ def missing_provider(
     if runtime:
         return MissingProviderError(what, code="plan-missing-provider-device-runtime", hint=runtime)
     others = ", ".join(item.name for item in supplied)
-    hint = "supply it: planner.add_source(text), or --source FILE on the command line"
+    hint = "supply it: planner.add_source(text)"
     return MissingProviderError(what, hint=f"{others} does not define it" if others else hint)
 
 
@@ -110,8 +110,4 @@ def _mismatch(input_name: str, defined: str, required: str) -> InterfaceMismatch
             "NVRTC's int64_t is `long long`, nvcc's is `long`: spell the type out as the other side has it, "
             "or compile both with one compiler"
         )
-    elif "(" not in found:
-        hint = 'it is declared with C++ linkage: remove extern "C"'
-    elif "(" not in wanted:
-        hint = 'it is declared extern "C": define it so'
     return InterfaceMismatchError(f"defines {found}, but the kernel calls {wanted}", where=input_name, hint=hint)

@@ -13,7 +13,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One cause of failures, everywhere it was found; ``message``, ``hint`` and ``log`` are those of the first."""
+    """A cause of failures or notes, with all places; ``message``, ``hint`` and ``log`` are those of the first."""
 
     kind: str
     archs: tuple[str, ...]
@@ -25,24 +25,15 @@ class Cause(msgspec.Struct, frozen=True):
     code: str = ""
 
 
-class Note(msgspec.Struct, frozen=True):
-    """A finding that is not a failure."""
-
-    kind: str
-    message: str
-    subject: str
-    configuration: dict[str, str]
-
-
 class FamilyCheck(msgspec.Struct, frozen=True):
     """A family's kernels as planned, compared and linked.
 
     Args:
         completed_by_callers: How many kernels need callers' code, without which they cannot be linked.
         compared: In how many pairs of fragments inline functions were compared; None if they were not.
-        linked: How many kernels were linked for each target, of those that need no callers' code.
+        linked: How many kernels were linked for each target, of those that need no callers' code: all, or of more than
+            10,000 a covering set.
         known: How many of the links an earlier check had made, so that they were not made again.
-        tuples: How many combinations of values a covering array covers; None if all kernels were linked.
     """
 
     family: str
@@ -51,11 +42,10 @@ class FamilyCheck(msgspec.Struct, frozen=True):
     kernels: int
     completed_by_callers: int
     failures: tuple[Cause, ...]
-    notes: tuple[Note, ...]
+    notes: tuple[Cause, ...]
     compared: int | None = None
     linked: int = 0
     known: int = 0
-    tuples: int | None = None
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -63,8 +53,6 @@ class CheckResult(msgspec.Struct, frozen=True):
 
     Args:
         archs: The targets of the links; empty if nothing was linked.
-        cover: The strength of the covering array of kernels that were linked; None for all kernels.
-        shard: The share of the links and comparisons that was made, as ``2/4``; empty for all of them.
         nvjitlink, seconds: Its version, and the time that comparisons and links took.
     """
 
@@ -73,7 +61,5 @@ class CheckResult(msgspec.Struct, frozen=True):
     families: tuple[FamilyCheck, ...]
     database: str
     archs: tuple[str, ...] = ()
-    cover: int | None = None
-    shard: str = ""
     nvjitlink: str = ""
     seconds: float = 0.0

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, structs
 
 from jitlto.base.versions import Architecture
-from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role
+from jitlto.record.fragment import Count, Fragment, Name, Role
 from jitlto.record.options import LinkOptions
 from jitlto.record.tuning import TuneRecord
 
@@ -96,7 +96,7 @@ class PartRecord(Struct, frozen=True):
     Args:
         number, count: Part ``number`` of ``count``, counted from 1.
         whole: SHA-256 of the content of the whole build, the same in all parts that belong together.
-        keys: Every fragment of the whole build, sorted.
+        fragments: How many fragments the whole build has.
         toolchains: Each family's name and the identity of its compiler; sorted.
         faults: What no interface declares as its fragments require it: family and symbol; sorted.
         advice: The build's advice on the families' matrices.
@@ -105,7 +105,7 @@ class PartRecord(Struct, frozen=True):
     number: Count
     count: Count
     whole: str
-    keys: tuple[FragmentKey, ...]
+    fragments: Count
     toolchains: tuple[tuple[str, str], ...]
     faults: tuple[tuple[Name, str], ...]
     advice: tuple[str, ...]

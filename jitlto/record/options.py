@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Meta, Struct, ValidationError, convert, to_builtins
+from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from jitlto.base.cached import decoder
@@ -18,13 +18,14 @@ _HOST_FILES = re.compile(r"[=, ]-(?:I|i(?:nclude|macros|quote|system|dirafter))"
 _OPTION = re.compile(r"(?:-D|--define-macro[= ]|-U|--undefine-macro[= ])\s*(\w+)")
 _DEFINITION = re.compile(r"--?(D|define-macro[= ]|U|undefine-macro[= ])\s*([\w$]+)(.*)", re.S)
 # Options that read or write files or change names, without leading dashes: NVRTC accepts most with one dash or two
-# (NVRTC's «Supported Compile Options»).
-_FILES = frozenset(
-    [
-        *("include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace"),
-        *("include-path", "Xptxas", "ptxas-options", "frandom-seed"),
-    ]
-)
+# (NVRTC's «Supported Compile Options»). Behind them nvcc's.
+_FILES = frozenset((
+    "include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace", "include-path",
+    "Xptxas", "ptxas-options", "frandom-seed",
+    "ccbin", "compiler-bindir", "isystem", "system-include", "o", "output-file", "odir", "output-directory", "optf",
+    "options-file", "M", "MM", "MD", "MMD", "MF", "keep", "save-temps", "keep-dir", "dryrun", "E", "c", "dc", "ptx",
+    "cubin", "fatbin", "ldir", "idp", "ddp",
+))  # fmt: skip
 # Options for nvcc's programs alone, which NVRTC does not take.
 _OF_NVCC = frozenset(["Xcompiler", "Xfatbin", "Xlinker", "Xarchive", "Xnvlink"])
 # Options for the front end and the optimiser behind NVRTC can read and write any file: these cannot.
@@ -46,14 +47,14 @@ _LONGEST_OPTION, _MOST_OPTIONS = 1000, 100
 _LONGEST_COMPILE_OPTION = 30_000  # less than a process takes as one argument
 _LARGEST_COUNT = (1 << 31) - 1
 _MOST_REGISTERS = 255  # of a thread, on every architecture (CUDA C++ Programming Guide, «Compute Capabilities»)
-_NO_DEBUG = "device debugging and link-time optimisation exclude each other"
 # Compile options, without dashes, that are declared elsewhere, mostly under [link]: the link has to know them too.
 _DECLARED = {
     "maxrregcount": "max_registers", "Xptxas": "ptxas", "ptxas-options": "ptxas", "use_fast_math": "fast_math",
     "O0": "optimization", "O3": "optimization", "ftz": "ftz", "fmad": "fma", "prec-div": "prec_div",
     "prec-sqrt": "prec_sqrt", "lineinfo": "lineinfo", "generate-line-info": "lineinfo", "G": "lineinfo",
     "device-debug": "lineinfo", "arch": "archs", "gpu-architecture": "archs", "I": "include",
-    "include-path": "include", "std": "std",
+    "include-path": "include", "std": "std", "ccbin": "NVCC_CCBIN in the environment",
+    "compiler-bindir": "NVCC_CCBIN in the environment",
 }  # fmt: skip
 _ALWAYS = frozenset(["dlto", "rdc", "relocatable-device-code"])
 _Assembler: TypeAlias = Annotated[str, Meta(max_length=_LONGEST_OPTION, pattern=r"\A-[ -~]*\Z")]
@@ -90,7 +91,8 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     def __post_init__(self) -> None:
         for option in self.ptxas:
             if option.startswith(("-g", "--device-debug")):
-                raise _invalid(f"ptxas: {_NO_DEBUG}", hint='use lineinfo = true, or link_mode="ptx"')
+                what = "ptxas: device debugging and link-time optimisation exclude each other"
+                raise _invalid(what, hint='use lineinfo = true, or link_mode="ptx"')
             if not option.startswith("-") or _option_name(option) in _PTXAS_FILES:  # a word without a dash is a file
                 hint = "write an option and its value as one string that begins with a dash; none may name a file"
                 raise _invalid(f"ptxas: {abbreviate(option)} makes ptxas read or write a file", hint=hint)
@@ -106,8 +108,6 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
         if not isinstance(options, Mapping):
             raise TypeError(f"link options must be a dict, not {type(options).__name__}")
         for name in options:
-            if name in ("debug", "g", "G", "device_debug"):
-                raise _invalid(f"{name!r}: {_NO_DEBUG}", where, "use lineinfo = true for profilers")
             if name not in cls.__struct_fields__:
                 known = cls.__struct_fields__
                 hint = suggest(abbreviate(name), known, f"the link options are {', '.join(known)}")
@@ -129,11 +129,6 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
         over = self.from_mapping(options)  # checks all of them, the unknown ones too
         return replace(self, **{name: getattr(over, name) for name in options})
 
-    def as_dict(self) -> dict[str, object]:
-        """Return the options that differ from their defaults, for storing."""
-        found: dict[str, object] = to_builtins(self)
-        return found
-
     def flags(self) -> tuple[str, ...]:
         """Return nvJitLink's flags in canonical order: equal flags mean an equal link."""
         flags = [f"-{name.replace('_', '-')}={int(v)}" for name, v in self._arithmetic().items() if v is not None]
@@ -146,10 +141,6 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
         if self.split_compile is not None:
             flags.append(f"-split-compile={self.split_compile}")
         return (*flags, *(f"-Xptxas={option}" for option in self.ptxas))
-
-    def assembler_options(self) -> list[str]:
-        """Return the names of the set options that only ptxas heeds, and so no link into PTX."""
-        return [name for name in ("max_registers", "ptxas") if getattr(self, name)]
 
     def compile_flags(self) -> tuple[str, ...]:
         """Return the compiler's flags for the options that a link alone cannot set.

@@ -23,15 +23,5 @@ def sorted_values(several: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tup
     return {name: tuple(sorted(values[name], key=numbers_first)) for name in sorted(values)}
 
 
-def merge_values(mappings: Iterable[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    """Join what :func:`sorted_values` returned; a parameter of one mapping alone is not sorted again."""
-    parts: dict[str, list[tuple[str, ...]]] = {}
-    for mapping in mappings:
-        for name, values in mapping.items():
-            parts.setdefault(name, []).append(values)
-    joined = sorted_values((name, values) for name, several in parts.items() if len(several) > 1 for values in several)
-    return {name: joined[name] if name in joined else parts[name][0] for name in sorted(parts)}
-
-
 def numbers_first(text: str) -> tuple[int, float, str]:
     return (0, float(text), text) if text.isdecimal() else (1, 0.0, text)

@@ -1,8 +1,9 @@
 """The content of a report: plain values gathered from a database, without reading any image."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import prod
 
 from jitlto.base.errors import DatabaseError
@@ -10,7 +11,7 @@ from jitlto.base.mangling import base_name
 from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.record.family_record import GroupRecord
 from jitlto.record.fragment import Fragment, Image, Role
-from jitlto.report import drawing, grid
+from jitlto.report import grid
 
 _MOST_DRAWN = 100  # groups
 
@@ -46,14 +47,14 @@ class FamilyView:
         images: Kinds, architectures and compilers, and the bytes of each.
         calls: Caller and callee, groups both, and the names of what is called, without types; the callee is empty where
             neither the database nor a caller provides it.
-        drawing: The calls between groups; None if there are none, or too many groups.
+        spots: Column and row of each group in a drawing of the calls; empty if there are none, or too many groups.
     """
 
     name: str
     groups: Sequence[GroupView]
     images: Mapping[str, int]
     calls: Mapping[tuple[str, str], Sequence[str]]
-    drawing: drawing.Drawing | None
+    spots: Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +77,9 @@ def describe(database: FragmentDatabase, *, family: str | None = None) -> Report
     if database.part is not None:
         what = f"database is {database.part} of a build, and a report shows what a whole one has and lacks"
         raise DatabaseError(what, code="database-part", where=str(database.path), hint=MERGE_HINT)
-    fragments = database.fragments(family)
-    found = {*database.families, *(each.key.family for each in fragments)}
-    return Report(
-        database.path.name,
-        database.digest,
-        [_family(name, database) for name in sorted(found) if family in (None, name)],
-        sum({image.sha256: image.size for fragment in fragments for image in fragment.images}.values()),
-    )
+    images = {image.sha256: image.size for fragment in database.fragments(family) for image in fragment.images}
+    families = [_family(name, database) for name in sorted(database.families) if family in (None, name)]
+    return Report(database.path.name, database.digest, families, sum(images.values()))
 
 
 def size(fragments: Iterable[Fragment]) -> int:
@@ -92,33 +88,35 @@ def size(fragments: Iterable[Fragment]) -> int:
 
 
 def _family(name: str, database: FragmentDatabase) -> FamilyView:
-    record, fragments = database.families.get(name), database.fragments(name)
-    declared = {group.name: group for group in record.groups} if record else {}
-    members: dict[str, list[Fragment]] = defaultdict(list)
-    for fragment in fragments:
-        members[fragment.key.group].append(fragment)
-    for group in {*members} - {*declared}:
-        declared[group] = GroupRecord(group, members[group][0].role, (), None, False)
-    groups = [_group(group, members[group.name]) for group in declared.values()]
+    declared, fragments = database.families[name].groups, database.fragments(name)
+    groups = [_group(group, [each for each in fragments if each.key.group == group.name]) for group in declared]
     groups.sort(key=lambda group: (group.record.role is not Role.ENTRYPOINT, group.record.name))
-    calls = _calls(fragments, database.planned(name)[1] if record else fragments, declared.values())
+    calls = _calls(fragments, database.planned(name)[1], declared)
     names = [group.record.name for group in groups]
-    edges = [edge for edge in calls if {*edge} <= {*names}]
     images: Counter[str] = Counter()
     for image in (image for fragment in fragments for image in fragment.images):
         images[describe_image(image)] += image.size
-    drawn = drawing.draw(names, edges) if edges and len(names) <= _MOST_DRAWN else None
-    return FamilyView(name, groups, dict(sorted(images.items())), calls, drawn)
+    spots = _place(names, calls) if calls and len(names) <= _MOST_DRAWN else {}
+    return FamilyView(name, groups, dict(sorted(images.items())), calls, spots)
+
+
+def _place(names: Sequence[str], calls: Iterable[tuple[str, str]]) -> dict[str, tuple[int, int]]:
+    """Return column and row of each group: to the right of its callers, unless calls go round in a circle."""
+    column = dict.fromkeys(names, 0)
+    edges = [(caller, callee) for caller, callee in calls if caller != callee and {caller, callee} <= {*names}]
+    for _ in names:  # the longest path to a group, at most so long
+        for caller, callee in edges:
+            column[callee] = min(max(column[callee], column[caller] + 1), len(names) - 1)
+    rows: defaultdict[int, Iterator[int]] = defaultdict(count)
+    return {name: (place, next(rows[place])) for name, place in column.items()}
 
 
 def _group(record: GroupRecord, members: Sequence[Fragment]) -> GroupView:
-    # The author's order; in a file that jitlto has not written, keys may not fit their group.
-    found = [(dict(fragment.key.parameters), fragment) for fragment in members]
-    names = list(dict.fromkeys([*record.key, *sorted({name for values, _ in found for name in values})]))
-    by_cell = {tuple(values.get(name, "") for name in names): fragment for values, fragment in found}
-    values = dict(zip(names, grid.find_values(names, by_cell.keys()), strict=True))
+    keys = [(dict(fragment.key.parameters), fragment) for fragment in members]
+    by_cell = {tuple(values.get(name, "") for name in record.key): fragment for values, fragment in keys}
+    values = dict(zip(record.key, grid.find_values(record.key, by_cell.keys()), strict=True))
     ordered = sorted(by_cell.items(), key=lambda item: [grid.order(value) for value in item[0]])
-    return GroupView(record, values, dict(ordered), grid.draw(names, by_cell))
+    return GroupView(record, values, dict(ordered), grid.draw(record.key, by_cell))
 
 
 def _calls(

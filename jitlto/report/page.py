@@ -14,7 +14,6 @@ from markupsafe import Markup
 
 from jitlto.base.mangling import demangle
 from jitlto.base.text import format_bytes
-from jitlto.report import drawing
 from jitlto.report.content import Report, describe_image, size
 
 
@@ -28,7 +27,7 @@ def to_html(report: Report) -> str:
     environment.filters |= {"bytes": format_bytes, "number": "{:,}".format, "size": size}
     environment.filters |= {"demangle": demangle, "image": describe_image}
     template = environment.from_string(_file("report.html.jinja"))
-    return template.render(report=report, box=drawing, style=Markup(style), style_hash=digest)  # noqa: S704 - our own
+    return template.render(report=report, style=Markup(style), style_hash=digest)  # noqa: S704 - our own
 
 
 def visible(value: Any) -> Any:

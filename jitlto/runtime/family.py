@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.launch.launcher import Launcher
     from jitlto.link.requests import Contents
     from jitlto.plan.cache_entry import Chosen, LinkedKernel
+    from jitlto.plan.enumeration import Kernel
     from jitlto.plan.plan import Plan, Request
     from jitlto.plan.planner import Planner
     from jitlto.record.family_record import FamilyRecord
@@ -202,14 +203,17 @@ class KernelFamily(Shared):
         Each can be passed to :meth:`plan` unchanged; it includes ``entry`` if the family has several entrypoint groups.
         Kernels that need a caller's own code are included.
         """
-        from jitlto.plan import enumeration
-
         several = len(self.entrypoints) > 1
-        user_symbols = enumeration.find_user_symbols(self.record, self.index)
-        for kernel in enumeration.enumerate_kernels(self.index, user_symbols):
-            if isinstance(kernel, enumeration.Kernel):
-                group = {"entry": kernel.resolution.entry.key.group} if several else {}
-                yield group | dict(kernel.configuration)
+        for kernel in self.kernels():
+            group = {"entry": kernel.resolution.entry.key.group} if several else {}
+            yield group | dict(kernel.configuration)
+
+    def kernels(self) -> Iterator[Kernel]:
+        """Yield all kernels of the family that can be planned, also those that need a caller's own code."""
+        from jitlto.plan.enumeration import Kernel, enumerate_kernels, find_user_symbols
+
+        found = enumerate_kernels(self.index, find_user_symbols(self.record, self.index))
+        return (kernel for kernel in found if isinstance(kernel, Kernel))
 
     def planner(self, /, entry: str | None = None, **configuration: object) -> Planner[Launcher]:
         """Return a planner, to which fragments and the caller's own device code can be added.

@@ -3,12 +3,14 @@
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache as cached
 from pathlib import Path
 
 from msgspec import structs
 
 from jitlto.base import config, files
-from jitlto.base.cache_dir import CacheDir, open_cache_dir
+from jitlto.base.cache_dir import CacheDir
+from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
 from jitlto.base.user_caches import user_caches
 from jitlto.base.versions import Architecture
@@ -16,8 +18,7 @@ from jitlto.link import packs, requests
 from jitlto.link.kernel_cache import KernelCache, find_kernel
 from jitlto.link.packs import Pack
 from jitlto.link.parallel import run_parallel
-from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, SharedKernels
-from jitlto.plan import enumeration
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.plan.plan import Plan, Request
@@ -29,15 +30,17 @@ _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to the shared 
 
 @dataclass(frozen=True, slots=True)
 class WarmJob:
-    """One plan to link, for the current device if ``arch`` is None; ``family`` is an error if it was not found."""
+    """One plan to link, for the current device if ``arch`` is None; ``find`` finds its family by name."""
 
     request: Request
     arch: Architecture | None
-    family: KernelFamily | JitltoError
+    find: Callable[[str], KernelFamily]
+
+    @property
+    def family(self) -> KernelFamily:
+        return self.find(self.request.family)
 
     def plan(self) -> Plan:
-        if isinstance(self.family, JitltoError):
-            raise self.family
         return self.family.plan_request(self.request, self.arch)
 
 
@@ -123,13 +126,8 @@ def recorded_jobs(
             where=str(path),
             hint=f"record one: JITLTO_RECORD={path} PROGRAM",
         )
-    families: dict[str, KernelFamily | JitltoError] = {}
-    for name in {plan.request.family for plan in own}:
-        try:
-            families[name] = find(name)
-        except JitltoError as error:
-            families[name] = error
-    jobs = [WarmJob(each.request, to, families[each.request.family]) for each in own for to in targets or [each.arch]]
+    find = cached(find)
+    jobs = [WarmJob(each.request, to, find) for each in own for to in targets or [each.arch]]
     return WarmJobs(jobs, len(used) - len(own), f"of families that {database} does not hold")
 
 
@@ -150,17 +148,15 @@ def family_jobs(
     allowed = _allowed_values(family, settings)
     jobs: list[WarmJob] = []
     waiting = 0
-    user_symbols = enumeration.find_user_symbols(family.record, family.index)
-    for kernel in enumeration.enumerate_kernels(family.index, user_symbols):
-        if isinstance(kernel, enumeration.Kernel):
-            # A parameter on which a kernel does not depend agrees with every value.
-            group = kernel.resolution.entry.key.group
-            own = {"entry": group, **kernel.configuration}
-            if any(own.get(name) not in (None, *values) for name, values in allowed.items()):
-                continue
-            waiting += bool(kernel.user_symbols)
-            request = Request(family.name, group, kernel.configuration)
-            jobs += [WarmJob(request, target, family) for target in targets if not kernel.user_symbols]
+    for kernel in family.kernels():
+        # A parameter on which a kernel does not depend agrees with every value.
+        group = kernel.resolution.entry.key.group
+        own = {"entry": group, **kernel.configuration}
+        if any(own.get(name) not in (None, *values) for name, values in allowed.items()):
+            continue
+        waiting += bool(kernel.user_symbols)
+        request = Request(family.name, group, kernel.configuration)
+        jobs += [WarmJob(request, target, lambda _: family) for target in targets if not kernel.user_symbols]
     if not jobs and not waiting:
         what, hint = "no kernel has this combination of values", "list the fragments: jitlto ls DB"
         raise JitltoError(what, code="jitlto-no-such-kernel", where=family.name, hint=hint)
@@ -186,8 +182,8 @@ def link_jobs(
 ) -> WarmResult:
     """Link all jobs in parallel, each digest once, into the user's cache and the shared store, or into a pack.
 
-    Kernels that are already there are not linked again. A pack then holds exactly these kernels; with one, caches are
-    only read.
+    Kernels that are already there are not linked again. A pack then holds exactly these kernels; with one, the store
+    is only read.
 
     Args:
         jobs: What to link.
@@ -198,16 +194,18 @@ def link_jobs(
     Raises:
         JitltoError: If the cache is off or cannot be used and there is no pack, or the pack cannot be written.
     """
-    own, replaced = session.default.kernel_cache, list[Pack]()
+    own, replaced, settings = session.default.kernel_cache, list[Pack](), config.current()
     if output is None:
         store: CacheDir | None = _writable_cache()
     else:
         replaced = _replaced_pack(output)
-        store = own.store and open_cache_dir(own.store.directory, own.store.size, readonly=True)
-    shared = SharedKernels(config.current(), readonly=output is not None) if own.shared else None
-    before = shared.store.counts.copy() if shared else {}
+        store = own.store
+        if settings.store:
+            settings = Config(**settings.as_dict() | {"store": f"{settings.store.partition('#')[0]}#read"})
     # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
-    cache = KernelCache(store, shared=shared)
+    cache = KernelCache(store, settings=settings if settings.cache == "on" else None)
+    shared = cache.shared
+    before = shared.counts.copy() if shared else {}
     claimed: dict[str, object] = {}  # by digest
     kernels: dict[str, bytes] = {}
 
@@ -239,7 +237,7 @@ def link_jobs(
         return WarmResult(once, len(kernels))
     written = unshared = 0
     if shared is not None:
-        is_done, now = shared.store.flush(_FLUSH, _STALL), shared.store.counts
+        is_done, now = shared.flush(_FLUSH, _STALL), shared.counts
         written, unshared = now["writes"] - before["writes"], now["dropped"] - before["dropped"] + (not is_done)
     return WarmResult([_verified(each, cache) for each in once], 0, written, unshared)
 
@@ -249,11 +247,9 @@ def _verified(outcome: WarmOutcome, cache: KernelCache) -> WarmOutcome:
     if outcome.plan is None or cache.find(outcome.plan.digest, outcome.plan.database.path):
         return outcome
     place = user_caches()[0]
-    reason, remedy = f"its size limit of {place.bound} bytes is too low", "raise JITLTO_CACHE_SIZE"
-    if cache.store and cache.store.write_error:
-        reason = f"{place.directory}: {cache.store.write_error}"
-        remedy = "free disk space, set JITLTO_CACHE_DIR to a different directory"
-    what, hint = f"linked, but not cached: {reason}", f"{remedy}, or write a pack: -o PACK"
+    reason = (cache.store and cache.store.write_error) or f"its size limit is {place.bound} bytes"
+    what = f"linked, but not kept in {place.directory}: {reason}"
+    hint = "raise JITLTO_CACHE_SIZE, free disk space or set JITLTO_CACHE_DIR, or write a pack: -o PACK"
     return replace(outcome, layer="", error=JitltoError(what, code="jitlto-cache-full", hint=hint))
 
 
@@ -262,8 +258,8 @@ def _write(output: Path, outcomes: Sequence[WarmOutcome], kernels: Mapping[str, 
     answers: dict[str, bytes] = {}
     contents: dict[str, bytes] = {}
     for each in outcomes:
-        family = each.job.family
-        if each.plan and each.plan.digest in kernels and isinstance(family, KernelFamily):
+        if each.plan and each.plan.digest in kernels:
+            family = each.job.family
             answers |= find_answers(family, each.job.request, each.plan)
             contents[family.contents.key] = family.contents.encode()
     try:
@@ -328,8 +324,6 @@ def _replaced_pack(output: Path) -> list[Pack]:
 
 
 def _unwritable(output: Path, error: Exception) -> JitltoError:
-    reason, remedy = f"not a pack that can be replaced: {error}", "remove it"
-    if isinstance(error, OSError):
-        reason, remedy = error.strerror or str(error), files.write_hint(error, "change its permissions")
-    hint = f"{remedy}, or name a different file: -o PACK"
-    return JitltoError(f"cannot be written: {reason}", code="jitlto-unwritable-file", where=str(output), hint=hint)
+    if not isinstance(error, OSError):
+        error = ValueError(f"not a pack that can be replaced: {error}")
+    return files.unwritable(error, output, "remove it, change its permissions, or name a different file: -o PACK")

@@ -5,40 +5,24 @@ trusted: a file from anywhere that has it is the file that was pushed, so artifa
 """
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.base import files
 from jitlto.base.errors import StoreError
-from jitlto.stores.address import MARK, StoreAddress, parse_artifact
+from jitlto.stores.address import MARK, parse_artifact
 from jitlto.stores.backend import Backend, open_backend
-from jitlto.stores.entry import PAGE_HINT, is_page, object_name
+from jitlto.stores.entry import object_name, refuse_page
 
 KIND = "artifacts"
-_TIMEOUT, _REPLY = 600.0, 10.0  # seconds for a transfer, and for each part of it
-_RETRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """A file that a store holds: its address, its bytes, and whether it was there before."""
-
-    address: str
-    size: int
-    was_there: bool
-
-
-def open_store(address: StoreAddress) -> Backend:
-    """Open a store to transfer files and look after it.
-
-    Raises:
-        StoreError: If it cannot be opened.
-    """
-    return open_backend(address, timeout=_TIMEOUT, read_timeout=_REPLY, retries=_RETRIES)
-
-
-def push(backend: Backend, path: Path) -> Pushed:
+def push(backend: Backend, path: Path) -> tuple[str, int, bool]:
     """Store a file, unless the store holds it already.
+
+    Returns:
+        address: Its address.
+        size: Its size in bytes.
+        was_there: Whether it was there before.
 
     Raises:
         StoreError: If the store does not take it.
@@ -47,12 +31,11 @@ def push(backend: Backend, path: Path) -> Pushed:
     data = files.read(path)
     digest = hashlib.sha256(data).hexdigest()
     name = object_name(KIND, digest)
-    found = backend.head(name)
     # One of another size was left by a store that loses bytes, or put there by hand.
-    was_there = found is not None and found.size == len(data)
+    was_there = backend.size_of(name) == len(data)
     if not was_there:
         backend.put(name, data)
-    return Pushed(f"{backend.address.url}{MARK}{digest}", len(data), was_there)
+    return f"{backend.address.url}{MARK}{digest}", len(data), was_there
 
 
 def pull(address: str, output: Path) -> None:
@@ -67,21 +50,14 @@ def pull(address: str, output: Path) -> None:
         OSError: If the file cannot be written.
     """
     store, digest = parse_artifact(address)
-    files.write(output, _fetch(open_store(store), digest))
-
-
-def _fetch(backend: Backend, digest: str) -> bytes:
-    """Return the content of an artifact."""
-    address = f"{backend.address.url}{MARK}{digest}"
-    data = backend.get(object_name(KIND, digest))
+    data = open_backend(store).get(object_name(KIND, digest))
     if data is None:
         hint = "check the address, or push the file again: jitlto push FILE URL"
         raise StoreError("the store does not hold it", code="store-no-such-artifact", where=address, hint=hint)
     actual = hashlib.sha256(data).hexdigest()
     if actual != digest:
-        what, hint = "the store sends other content", "push it again after `jitlto store verify URL --delete`"
-        if is_page(data):
-            what, hint = "a page came in place of it", PAGE_HINT
-        what += f", which is not used: its SHA-256 is {actual}"
+        refuse_page(data, address)
+        what = f"the store sends other content, which is not used: its SHA-256 is {actual}"
+        hint = "push it again after `jitlto store verify URL --delete`"
         raise StoreError(what, code="store-digest", where=address, hint=hint)
-    return data
+    files.write(output, data)

@@ -1,7 +1,7 @@
 """The objects of one store, through obstore: get, put, list, delete, with jitlto's errors.
 
-obstore hangs in a process that was forked after it has been used. So a backend belongs to the process that opened it,
-and a forked child can open none.
+obstore hangs in a process that was forked after it has been used. So a forked child can open none, nor use its
+parent's.
 """
 
 import os
@@ -18,7 +18,7 @@ from jitlto.stores.address import StoreAddress
 MOST_BYTES = 1 << 30
 _SERVER = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?(/[!-~]*)?")
 _PARTS = 2  # of a large object, of 5 MB each, are sent side by side
-_CONNECT = 2.0  # seconds at most until a connection stands
+_TIMEOUT, _REPLY, _CONNECT = 600.0, 10.0, 2.0  # seconds for a request, for each part of its reply, for connecting
 #: Options of the HTTP client that obstore reads from AWS_..., GOOGLE_... and AZURE_... only if it is given none itself.
 _FROM_ENVIRONMENT = ("ALLOW_HTTP", "ALLOW_INVALID_CERTIFICATES", "PROXY_URL", "PROXY_CA_CERTIFICATE", "PROXY_EXCLUDES")
 _PREFIXES = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
@@ -48,13 +48,11 @@ class StoredObject:
         name: Its name, relative to the store's URL.
         size: Its size in bytes.
         modified: When it was written, in seconds since 1970 by the store's clock.
-        data: Its bytes, where they were read.
     """
 
     name: str
     size: int
     modified: float
-    data: bytes = b""
 
 
 class Backend:
@@ -68,34 +66,28 @@ class Backend:
     def __init__(self, address: StoreAddress, store: Any) -> None:
         self.address = address
         self._store = store
-        self._pid = os.getpid()
 
-    def read(self, name: str) -> StoredObject | None:
-        """Return an object with its bytes; None if there is none.
+    def get(self, name: str) -> bytes | None:
+        """Return the bytes of an object; None if there is none.
 
         Raises:
             StoreError: If the store fails, or the object is larger than 1 GiB.
         """
 
-        def read() -> StoredObject:
+        def read() -> bytes:
             result = self._store.get(name)
             if (size := result.meta["size"]) > MOST_BYTES:
                 what = f"the object has {size} bytes, more than {MOST_BYTES} are not read"
                 raise StoreError(what, code="store-too-large", where=self._where(name), hint="delete the object")
-            return _stored(result.meta, bytes(result.bytes()))
+            return bytes(result.bytes())
 
-        found: StoredObject | None = self._call(name, read)
+        found: bytes | None = self._call(name, read)
         return found
 
-    def head(self, name: str) -> StoredObject | None:
-        """Return an object without its bytes; None if there is none."""
-        found: StoredObject | None = self._call(name, lambda: _stored(self._store.head(name)))
+    def size_of(self, name: str) -> int | None:
+        """Return the size of an object in bytes; None if there is none."""
+        found: int | None = self._call(name, lambda: self._store.head(name)["size"])
         return found
-
-    def get(self, name: str) -> bytes | None:
-        """Return the bytes of an object, as :meth:`read`."""
-        found = self.read(name)
-        return None if found is None else found.data
 
     def put(self, name: str, data: bytes) -> None:
         """Write an object: all of it or nothing."""
@@ -108,7 +100,8 @@ class Backend:
             raise StoreError(what, code="store-unsupported", where=self.address.url, hint=hint)
         pages = self._call(prefix, lambda: iter(self._store.list(prefix or None)), missing_ok=False)
         while (page := self._call(prefix, lambda: next(pages, None), missing_ok=False)) is not None:
-            yield from map(_stored, page)
+            for meta in page:
+                yield StoredObject(meta["path"], meta["size"], meta["last_modified"].timestamp())
 
     def delete(self, name: str) -> None:
         """Delete an object, if there is one of this name."""
@@ -116,8 +109,6 @@ class Backend:
 
     def _call(self, name: str, work: Callable[[], Any], *, missing_ok: bool = True) -> Any:
         """Return what an operation returns, or None for a missing object; raise obstore's errors as jitlto's."""
-        if self._pid != os.getpid():
-            raise _forked(self.address)
         try:
             return work()
         except StoreError:
@@ -135,15 +126,11 @@ class Backend:
         return f"{self.address.url}/{name}" if name else self.address.url
 
 
-def open_backend(
-    address: StoreAddress, *, timeout: float, read_timeout: float | None = None, retries: int = 0
-) -> Backend:
+def open_backend(address: StoreAddress, *, retries: int = 3) -> Backend:
     """Open a store; no request is sent yet.
 
     Args:
         address: The store.
-        timeout: Seconds that a request may take, with its reply.
-        read_timeout: Seconds in which each part of a reply has to come; by default ``timeout``.
         retries: How often a request that failed is sent again.
 
     Raises:
@@ -152,7 +139,9 @@ def open_backend(
     """
     global _used_in
     if _used_in not in (None, os.getpid()):
-        raise _forked(address)
+        what = "a process that was forked from one that uses stores cannot use them"
+        hint = "start processes with the start method 'spawn' or 'forkserver'"
+        raise StoreError(what, code="store-forked", where=address.url, hint=hint)
     _used_in = os.getpid()  # before the import: a fork during it would leave its lock locked
     try:
         from obstore.store import from_url  # 15 ms, and an extra; many who read this module need only its names
@@ -164,15 +153,15 @@ def open_backend(
         what, hint = f"AWS_ENDPOINT_URL is not the URL of a server: {endpoint!r}", "write it as in http://host:9000"
         raise StoreError(what, code="store-settings", where=address.url, hint=hint)
     try:
-        return Backend(address, from_url(address.url, **_options(address, timeout, read_timeout or timeout, retries)))
+        return Backend(address, from_url(address.url, **_options(address, retries)))
     except BaseException as error:  # as above
         raise _translated(error, address, address.url) from error
 
 
-def _options(address: StoreAddress, timeout: float, read_timeout: float, retries: int) -> dict[str, Any]:
+def _options(address: StoreAddress, retries: int) -> dict[str, Any]:
     if address.directory:
         return {"mkdir": address.writes}
-    times = {"timeout": timeout, "read_timeout": read_timeout, "connect_timeout": min(timeout, _CONNECT)}
+    times = {"timeout": _TIMEOUT, "read_timeout": _REPLY, "connect_timeout": _CONNECT}
     client: dict[str, Any] = {name: timedelta(seconds=value) for name, value in times.items()}
     if address.scheme == "http":
         client["allow_http"] = True
@@ -180,12 +169,8 @@ def _options(address: StoreAddress, timeout: float, read_timeout: float, retries
         client |= {name.lower(): value for name in _FROM_ENVIRONMENT if (value := os.environ.get(prefix + name))}
     return {
         "client_options": client,
-        "retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=read_timeout)},
+        "retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=_REPLY)},
     }
-
-
-def _stored(meta: Any, data: bytes = b"") -> StoredObject:
-    return StoredObject(meta["path"], meta["size"], meta["last_modified"].timestamp(), data)
 
 
 def _translated(error: BaseException, address: StoreAddress, where: str) -> StoreError:
@@ -199,9 +184,3 @@ def _translated(error: BaseException, address: StoreAddress, where: str) -> Stor
     what = what[:300] + (f" ({cause[1] or cause[2]})" if cause else " (timed out)" if "TimedOut" in dump else "")
     hint = hint.format(_PREFIXES.get(address.scheme, "AWS_"))
     return StoreError(what or type(error).__name__, code=code, where=where, hint=hint)
-
-
-def _forked(address: StoreAddress) -> StoreError:
-    what = "a process that was forked from one that uses stores cannot use them"
-    hint = "start processes with the start method 'spawn' or 'forkserver'"
-    return StoreError(what, code="store-forked", where=address.url, hint=hint)

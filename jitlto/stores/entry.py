@@ -9,17 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jitlto.base import entry
-from jitlto.base.errors import RejectedEntryError
+from jitlto.base.errors import RejectedEntryError, StoreError
 
 if TYPE_CHECKING:
     from jitlto.stores.signatures import SigningKey, TrustedKeys
 
-#: The reason why what no writer of this version makes is rejected, such as an error page.
-NOT_AN_ENTRY = "it is not an entry of this version"
-#: The same for a page, which nobody has stored.
-A_PAGE = "it is not an entry but a page, as a proxy or the sign-in of a network sends it"
-#: What to do about pages.
-PAGE_HINT = "sign in to the network, or correct the settings of its proxy (HTTPS_PROXY, NO_PROXY)"
+#: The reason why what no writer of this version makes under a name is rejected.
+DAMAGED = "it is damaged, or of another name or version"
 _KEY_ID, _SIGNATURE = 32, 64  # bytes
 
 
@@ -48,38 +44,35 @@ def decode(kind: str, key: str, data: bytes, trusted: TrustedKeys | None) -> byt
 
     Raises:
         RejectedEntryError: If it is not a good entry of this kind and key, or no trusted key has signed it.
+        StoreError: If it is a page.
     """
-    payload, reason = _read(f"{kind}/{key}".encode(), data, trusted)
-    if reason:
-        raise RejectedEntryError(reason, where=object_name(kind, key))
-    return payload
-
-
-def _read(name: bytes, data: bytes, trusted: TrustedKeys | None) -> tuple[bytes, str]:
-    """Return the payload, and why the entry is rejected; empty if it is not."""
+    where = object_name(kind, key)
     try:
         head = entry.Head(data)
     except ValueError:
-        return b"", A_PAGE if is_page(data) else NOT_AN_ENTRY
-    payload = data[head.size :]
+        refuse_page(data, where)
+        raise RejectedEntryError(DAMAGED, where=where) from None
+    payload, reason = data[head.size :], ""
     key_id, signature = head.signature[:_KEY_ID], head.signature[_KEY_ID:]
-    if head.name != name:
-        return b"", "it is the entry of a different name"
-    if head.schema != 1 or len(head.signature) not in (0, _KEY_ID + _SIGNATURE):
-        return b"", NOT_AN_ENTRY
-    if len(payload) != head.payload_size:
-        return b"", "it is truncated or extended"
-    if entry.digest_of(payload) != head.digest:
-        return b"", "its payload is damaged"
-    if trusted is None:
-        return payload, ""
-    if not signature:
-        return b"", "it is not signed"
-    if key_id not in trusted.ids:
-        return b"", "it is signed by a key that is not trusted"
-    return payload, "" if trusted.verify(key_id, signature, head.signed + key_id) else "its signature is wrong"
+    right = (f"{kind}/{key}".encode(), 1, len(payload), entry.digest_of(payload))
+    if (head.name, head.schema, head.payload_size, head.digest) != right or len(signature) not in (0, _SIGNATURE):
+        reason = DAMAGED
+    elif trusted is not None and key_id not in trusted.ids:
+        reason = "it is signed by a key that is not trusted" if signature else "it is not signed"
+    elif trusted is not None and not trusted.verify(key_id, signature, head.signed + key_id):
+        reason = "its signature is wrong"
+    if reason:
+        raise RejectedEntryError(reason, where=where)
+    return payload
 
 
-def is_page(start: bytes) -> bool:
-    """Return whether what begins like this is HTML or XML."""
-    return start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
+def refuse_page(data: bytes, where: str) -> None:
+    """Refuse HTML and XML, which nobody has stored.
+
+    Raises:
+        StoreError: If it is that.
+    """
+    if data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<":
+        what = "a page came in place of it, as a proxy or the sign-in of a network sends it"
+        hint = "sign in to the network, or correct the settings of its proxy (HTTPS_PROXY, NO_PROXY)"
+        raise StoreError(what, code="store-failed", where=where, hint=hint)

@@ -10,16 +10,18 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from jitlto.base import files
 from jitlto.base.errors import ManifestError
-from jitlto.base.text import check_type
 from jitlto.stores.trust import signatures
+
+if TYPE_CHECKING:
+    from jitlto.stores.signatures import TrustedKeys
 
 #: Namespace of signatures, so that a signature made for a different purpose is not accepted.
 NAMESPACE = "jitlto"
@@ -50,18 +52,15 @@ class Manifest:
             ManifestError: If it cannot be read, a line is not in the format, or a name is repeated or leads out of its
                 directory.
         """
-        text = bytes_of(path)
+        text = _bytes_of(path)
         digests: dict[str, str] = {}
-        try:
-            for number, line in enumerate(text.decode().removesuffix("\n").split("\n"), 1):
-                match = _LINE.fullmatch(line)
-                name = match[2].removeprefix("./") if match else ""
-                if match is None or name in digests or not _is_inside(name):
-                    what = "is not a manifest: expected a SHA-256 and a plain relative path, which is there once"
-                    raise _error("manifest-invalid", what, f"{path}:{number}", _MAKE)
-                digests[name] = match[1]
-        except UnicodeDecodeError as error:
-            raise _error("manifest-invalid", "is not a manifest: not UTF-8", path, _MAKE) from error
+        for number, line in enumerate(text.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n"), 1):
+            match = _LINE.fullmatch(line)
+            name = match[2].removeprefix("./") if match else ""
+            if match is None or name in digests or not _is_inside(name):
+                what = "is not a manifest: expected a SHA-256 and a plain relative path, which is there once"
+                raise _error("manifest-invalid", what, f"{path}:{number}", _MAKE)
+            digests[name] = match[1]
         return cls(path, text, digests)
 
     def check(self, file: Path) -> str:
@@ -83,22 +82,13 @@ class Manifest:
             raise _error("manifest-mismatch", what, file, "do not use it; download it and its manifest again")
         return actual
 
-    def check_all(self, databases: Iterable[Path] = ()) -> list[Path]:
-        """Check databases and the packs beside them, by default all listed files; return the checked files.
-
-        Raises:
-            ManifestError: As :meth:`check` does.
-        """
-        check_type(databases, Iterable, "databases must be paths")
-        named = [Path(database) for database in databases]
-        listed = [] if named else [self.path.parent / name for name in self.digests]
-        named = named or [file for file in listed if file.suffix == files.SUFFIX]
+    def covered(self, databases: Sequence[Path] = ()) -> list[Path]:
+        """Return the files to :meth:`check`: databases and the packs beside them, by default all that are listed."""
+        listed = [] if databases else [self.path.parent / name for name in self.digests]
+        named = databases or [file for file in listed if file.suffix == files.SUFFIX]
         # Every file that a process may load with a database.
         loaded = [path for database in named for path in (database, *files.beside(database, ".pack"))]
-        checked = list(dict.fromkeys([*loaded, *listed]))
-        for file in checked:
-            self.check(file)
-        return checked
+        return list(dict.fromkeys([*loaded, *listed]))
 
 
 def check_signature(manifest: Manifest, signers: Path) -> str:
@@ -106,22 +96,23 @@ def check_signature(manifest: Manifest, signers: Path) -> str:
 
     Args:
         manifest: The manifest in memory; its bytes are checked, and the file is not read again.
-        signers: The file that lists the trusted keys, in the format ``allowed_signers`` of OpenSSH (ssh-keygen(1)).
+        signers: The file that lists the trusted keys, as for stores.
 
     Returns:
         The name of the signer.
 
     Raises:
         ManifestError: If there is no signature, or no trusted one of these bytes.
-        StoreError: If the package cryptography is not installed.
+        StoreError: If the package cryptography is not installed, or the trusted keys cannot be read.
     """
     path = signature_of(manifest.path)
     if not os.path.lexists(path):
         what = f"is not signed: {path} does not exist"
         raise _error("manifest-unsigned", what, manifest.path, f"download {path.name} too")
-    name: str | None = signatures().find_signer(bytes_of(path), manifest.text, NAMESPACE, bytes_of(signers))
+    trusted: TrustedKeys = signatures().TrustedKeys.load(signers, NAMESPACE)
+    name = trusted.signer_of(_bytes_of(path), manifest.text)
     if name is None:
-        wanted = f"a key that {signers} lists for the namespace {NAMESPACE!r}"
+        wanted = f"an Ed25519 key that {signers} lists for the namespace {NAMESPACE!r}"
         what = f"the signature {path} was not made by {wanted}, or is not of this manifest"
         hint = "do not use the files; download manifest and signature again, or get the signer's new public key"
         raise _error("manifest-untrusted", what, manifest.path, hint)
@@ -140,23 +131,16 @@ def _is_inside(name: str) -> bool:
     return str(plain) == name and bool(parts) and ".." not in parts and not plain.is_absolute() and name.isprintable()
 
 
-def bytes_of(path: Path) -> bytes:
-    """Return the content of a manifest, a signature or a list of signers.
-
-    Raises:
-        ManifestError: If it cannot be read, or is larger than 16 MiB.
-    """
+def _bytes_of(path: Path) -> bytes:
+    """Return the content of a manifest or a signature, whose end lacks if it is too large to be one."""
     with _opened(path) as file:
-        data = file.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise _error("manifest-unreadable", f"is larger than {_LARGEST >> 20} MiB", path, "check the path")
-    return data
+        return file.read(_LARGEST)
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        with files.open_regular(path) as (file, _):
+        with files.opened(path) as (file, _):
             yield file
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error

@@ -13,13 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from jitlto.base.config import Config
 from jitlto.base.errors import RejectedEntryError, StoreError
-from jitlto.base.log import WarnOnce, log
+from jitlto.base.log import warn_once
 from jitlto.stores import entry
 from jitlto.stores.address import StoreAddress, parse_store
 from jitlto.stores.backend import Backend, open_backend
@@ -34,16 +34,10 @@ PATIENCE = 0.05
 _FOR_OPENING, _FOR_REPLIES = 0.3, 0.45
 _MOST_FAILURES = 3  # one after the other; then the process goes on without the store
 _READERS, _WRITERS = 8, 4  # threads
-_MOST_QUEUED_BYTES = 256 << 20
-_TIME_LIMIT = 60.0  # seconds: of a request that nobody waits for
+_MOST_QUEUED = 256 << 20  # bytes
 _AT_EXIT = 2.0  # seconds at most for what is not written yet
-_POLL = 0.01  # seconds in which a caller notices that others have given the store up
 _PROBE = "v1/probe"  # need not exist
-_HOPELESS = {"store-missing-package", "store-settings", "store-forked", "store-address", "store-denied"}
 _LATE = "a reply did not come in time; set JITLTO_STORE_PATIENCE to more seconds if the store is far away"
-
-_warn = WarnOnce(__name__)
-_by_settings: dict[tuple[object, ...], SharedStore] = {}
 
 
 class _Workers:
@@ -83,6 +77,9 @@ class SharedStore:
             store failed, too many waited or a key is missing.
     """
 
+    #: What kernels that come from it are marked with; see ``jitlto.link.sources``.
+    layer = "store"
+
     def __init__(self, address: StoreAddress, trust: Trust, patience: float = PATIENCE) -> None:
         self.address = address
         self.counts: Counter[str] = Counter()
@@ -94,13 +91,13 @@ class SharedStore:
         self._writes = address.writes
         self._readers, self._writers = _Workers(_READERS), _Workers(_WRITERS)
         self._changed = threading.Condition()  # guards counts, and what follows
-        self._has_begun = False
-        self._queued = self._queued_bytes = 0
+        self._queued = 0  # bytes, and one for each entry
+        self._begun = threading.Lock()  # acquired once
         self._opened = threading.Event()  # set too if it fails
         self._backend: Backend | None = None
         self._trusted: TrustedKeys | None = None
         self._key: SigningKey | None = None
-        self._absent = set[str]()  # names of objects that were missing or rejected
+        self._absent = set[str]()  # names of objects that were missing
         atexit.register(self.flush, _AT_EXIT, self._for_replies / 2)
 
     @classmethod
@@ -118,21 +115,13 @@ class SharedStore:
             return None
         address = parse_store(config.store, "JITLTO_STORE")
         patience = patience if config.store_patience is None else config.store_patience
-        trust = Trust.of(config, address)
-        settings = (os.getpid(), address, trust, patience)
-        if settings not in _by_settings:
-            _by_settings.setdefault(settings, cls(address, trust, patience))
-        return _by_settings[settings]
+        return _store_of(address, Trust.of(config, address), patience)
 
     # Opening
 
     def open_soon(self) -> None:
         """Open the store in the background, once: before the first use this saves its caller the wait."""
-        if self._has_begun or self._is_forked:  # a lock may have been held at the fork
-            return
-        with self._changed:
-            begins, self._has_begun = not self._has_begun, True
-        if begins:
+        if not self._is_forked and self._begun.acquire(blocking=False):
             self._readers.submit(self._open)
 
     def _open(self) -> None:
@@ -143,7 +132,7 @@ class SharedStore:
                 self._key = self._trust.load_signing_key() if self._writes else None
             except StoreError as error:
                 self._stop_writing(error)
-            backend = open_backend(self.address, timeout=_TIME_LIMIT)
+            backend = open_backend(self.address, retries=0)
             backend.get(_PROBE)
             self._backend = backend
         except BaseException as error:  # noqa: BLE001 - Rust's panics too; a thread of ours ends without a traceback
@@ -167,90 +156,66 @@ class SharedStore:
         found: dict[str, bytes] = {}
         if self._is_forked or not self._is_open_in_time():
             return found
-        replies: SimpleQueue[tuple[str, bytes | BaseException | None]] = SimpleQueue()
-        pending, since, has_left = set(keys), time.monotonic(), threading.Event()
-
-        def ask(key: str) -> None:
-            """Get and check one entry, in a thread of ours."""
-            try:
-                replies.put((key, None if has_left.is_set() else self._get(kind, key)))
-            except BaseException as error:  # noqa: BLE001 - as above
-                replies.put((key, error))
-
-        for key in pending if self._is_waited_for else ():
-            self._readers.submit(partial(ask, key))
+        replies: SimpleQueue[tuple[str, bytes | None, bool]] = SimpleQueue()
+        pending, since = set(keys), time.monotonic()
+        for key in pending:
+            self._readers.submit(partial(self._answer, kind, key, replies))
         while pending and self._is_waited_for:
-            left = self._for_replies - (time.monotonic() - since)
             try:
                 # One that is here is not late: this thread is.
-                key, result = replies.get(timeout=min(_POLL, max(0.0, left)))
+                left = self._for_replies - (time.monotonic() - since)
+                key, payload, is_good = replies.get(timeout=max(0.0, left))
             except Empty:
-                if left > 0:
-                    continue
-                with self._changed:
-                    self._for_replies = 0.0
+                self._for_replies = 0.0
                 self._count(failures=1)
-                self._warn("nothing more is read from it by this process", _LATE, "failed")
+                self._warn("nothing more is read from it by this process", _LATE)
                 break
             pending.discard(key)
-            if isinstance(result, bytes):
-                found[key] = result
-            elif result is not None:
-                if not isinstance(result, RejectedEntryError):
-                    with self._changed:
-                        self._for_replies -= time.monotonic() - since
-                self._failed(result)
+            if payload is not None:
+                found[key] = payload
+            if not is_good:
+                self._for_replies -= time.monotonic() - since
             since = time.monotonic()
-        has_left.set()
-        self._count(hits=len(found))
         return found
+
+    def _answer(self, kind: str, key: str, replies: SimpleQueue[tuple[str, bytes | None, bool]]) -> None:
+        """Get and check one entry, in a thread of ours."""
+        payload, is_good, name = None, True, entry.object_name(kind, key)
+        try:
+            if self._is_waited_for and self._backend is not None:
+                data = self._backend.get(name)
+                if data is None:
+                    self._absent.add(name)
+                else:
+                    payload = entry.decode(kind, key, data, self._trusted)
+                    self._count(hits=1, bytes_read=len(data))
+                self._failures = 0
+        except RejectedEntryError as error:
+            self._count(rejected=1)
+            self._warn("an entry", str(error), error.reason if error.reason != entry.DAMAGED else "failed")
+        except BaseException as error:  # noqa: BLE001 - as above
+            is_good = False
+            self._failed(error)
+        replies.put((key, payload, is_good))
 
     def _is_open_in_time(self) -> bool:
         """Wait until it is opened, and return whether it is."""
         begin = time.monotonic()
-        if not self._opened.wait(max(0.0, self._for_opening)):
-            self._for_opening -= time.monotonic() - begin
+        self._opened.wait(max(0.0, self._for_opening))
+        self._for_opening -= time.monotonic() - begin
         return self._backend is not None
 
     @property
     def _is_waited_for(self) -> bool:
         return self._for_replies > 0 and not self._is_given_up
 
-    def _get(self, kind: str, key: str) -> bytes | None:
-        name, backend = entry.object_name(kind, key), self._backend
-        if backend is None:
-            return None
-        found = backend.read(name)
-        self._failures = 0
-        if found is None:
-            self._absent.add(name)
-            return None
-        try:
-            payload = entry.decode(kind, key, found.data, self._trusted)
-        except RejectedEntryError as error:
-            if error.reason != entry.A_PAGE:  # that is not what the store holds
-                self._absent.add(name)
-            raise
-        self._count(bytes_read=found.size)
-        return payload
-
     def _failed(self, error: BaseException, *, at_once: bool = False) -> None:
         """Note a failed request: after several, or ``at_once``, the process goes on without the store."""
-        if isinstance(error, RejectedEntryError):
-            self._count(rejected=1)
-            # If something other than a store answers, what else fails has the same cause.
-            subject = "failed" if error.reason in (entry.A_PAGE, entry.NOT_AN_ENTRY) else error.reason
-            self._warn("an entry", str(error), subject)
-            return
         self._count(failures=1)
         self._failures += 1
-        code = getattr(error, "code", "")
-        if self._failures >= _MOST_FAILURES or at_once or code in _HOPELESS:
+        if self._failures >= _MOST_FAILURES or at_once or _is_denied(error):
             self._is_given_up = True
-            if code == "store-forked":
-                log(__name__, "debug", "shared store %s: %s", self.address.url, error)
-            else:
-                self._warn("it is not used any more by this process", str(error), "failed")
+            self._warn("it is not used any more by this process", str(error))
 
     # Writing
 
@@ -261,17 +226,16 @@ class SharedStore:
 
     def put(self, kind: str, key: str, payload: bytes) -> None:
         """Write an entry in the background, unless a good one is there."""
-        size = len(payload)
+        size = len(payload) + 1
         if self._is_forked:
             return
         self.open_soon()
         with self._changed:
-            is_full = self._queued and self._queued_bytes + size > _MOST_QUEUED_BYTES
+            is_full = self._queued and self._queued + size > _MOST_QUEUED
             if is_full or not self.takes_writes:
                 self.counts["dropped"] += self.address.writes
                 return
-            self._queued += 1
-            self._queued_bytes += size
+            self._queued += size
         self._writers.submit(partial(self._put, kind, key, payload))
 
     def _put(self, kind: str, key: str, payload: bytes) -> None:
@@ -280,26 +244,24 @@ class SharedStore:
             self._opened.wait()
             if self._backend is not None and self.takes_writes:
                 if not self._is_there(self._backend, kind, key):
-                    name, data = entry.object_name(kind, key), entry.encode(kind, key, payload, self._key)
-                    self._backend.put(name, data)
-                    self._absent.discard(name)
+                    data = entry.encode(kind, key, payload, self._key)
+                    self._backend.put(entry.object_name(kind, key), data)
                     self._count(writes=1, bytes_written=len(data))
                 self._failures = dropped = 0
         except BaseException as error:  # noqa: BLE001 - as above
-            if getattr(error, "code", "") == "store-denied":
+            if _is_denied(error):
                 self._stop_writing(error)
             else:
                 self._failed(error)
         finally:
             with self._changed:
                 self.counts["dropped"] += dropped
-                self._queued -= 1
-                self._queued_bytes -= len(payload)
+                self._queued -= len(payload) + 1
                 self._changed.notify_all()
 
     def _stop_writing(self, error: BaseException) -> None:
         self._writes = False
-        self._warn("nothing is written", str(error))
+        self._warn("nothing is written", str(error), "nothing is written")
 
     def _is_there(self, backend: Backend, kind: str, key: str) -> bool:
         """Return whether the store holds a good entry."""
@@ -324,7 +286,7 @@ class SharedStore:
         with self._changed:
             while self._queued:
                 if not self._changed.wait(max(0.0, min(end - time.monotonic(), stall))):
-                    self._warn("not everything was written", "it did not do it in time", "failed")
+                    self._warn("not everything was written", "it did not do it in time")
                     return False
         return True
 
@@ -332,6 +294,16 @@ class SharedStore:
         with self._changed:
             self.counts.update(amounts)
 
-    def _warn(self, what: str, why: str, subject: str | None = None) -> None:
-        """Warn about something that is not done or not used, once for each such thing, and once that a store fails."""
-        _warn((self.address.url, subject or what), "shared store %s: %s: %s", self.address.url, what, why)
+    def _warn(self, what: str, why: str, subject: str = "failed") -> None:
+        """Warn about something that is not done or not used, once for each subject."""
+        warn_once(__name__, (self.address.url, subject), "shared store %s: %s: %s", self.address.url, what, why)
+
+
+def _is_denied(error: BaseException) -> bool:
+    return getattr(error, "code", "") == "store-denied"
+
+
+@cache
+def _store_of(address: StoreAddress, trust: Trust, patience: float) -> SharedStore:
+    """Return the store of this process, or of the one that it was forked from: the same for the same settings."""
+    return SharedStore(address, trust, patience)

@@ -1,4 +1,4 @@
-"""Keys in OpenSSH's formats, by the package cryptography: who is trusted, and what a key has signed.
+"""Ed25519 keys in OpenSSH's formats, by the package cryptography: who is trusted, and what a key has signed.
 
 The one reader of lines of ``allowed_signers`` and ``KEY.pub`` (ssh-keygen(1)), and of signatures of ``ssh-keygen -Y
 sign`` (PROTOCOL.sshsig). Imported where signatures count, since the package is an extra and takes 15 ms.
@@ -9,151 +9,26 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from jitlto.base import files
 from jitlto.base.errors import StoreError
 
 #: The namespace that a line of an allowed_signers file may restrict its key to, for entries of stores.
 STORE_NAMESPACE = "jitlto-store"
-_ED25519 = b"ssh-ed25519"
 _PREFIX = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"  # of an Ed25519 public key in OpenSSH's form (RFC 8709, 4)
+_KINDS = (b"ssh-ed25519", b"sk-ssh-ed25519@openssh.com")  # the second is on hardware, and signs entries of no store
 _WORD = re.compile(rb'(?:"[^"]*"|[^\s"])+')
 _OPTION = re.compile(r'((?:"[^"]*"|[^,"])+)(?:,|$)')
 _ARMOR = re.compile(rb"\s*-----BEGIN SSH SIGNATURE-----\r?\n(.*)-----END SSH SIGNATURE-----\s*", re.DOTALL)
-_LEAST_RSA = 2048  # bits
+_HEAD = b"SSHSIG\0\0\0\1"  # with the version
 _TOUCHED = 1  # the flag of a hardware key that a person has touched
-
-
-def parse_signer(line: bytes, namespace: str) -> tuple[list[str], bytes | None]:
-    """Parse a line of trusted keys.
-
-    Returns:
-        names: Those of the signer; none in a line of ``KEY.pub``. Patterns are names like any other.
-        key: The public key in OpenSSH's form; None if it does not count for signatures of this namespace.
-
-    Raises:
-        ValueError: If it is malformed, or has an unknown option, which may be a restriction.
-    """
-    words = _WORD.findall(line)
-    place = next((i for i, word in enumerate(words[1:4]) if word.startswith(b"AAAA")), None)  # a key in base64
-    if place is None:
-        raise ValueError("expected the type of a key and the key")
-    names = words[0].decode("utf-8", "surrogateescape").strip('"').split(",") if place else []
-    key = base64.b64decode(words[place + 1], validate=True)
-    if words[place] == _ED25519 and key != _PREFIX + key[-32:]:
-        raise ValueError("the key is malformed")
-    counts = True
-    for option in _OPTION.findall(words[1].decode() if place == 2 else ""):
-        name, _, value = option.replace('"', "").partition("=")
-        if name.lower() not in ("cert-authority", "namespaces"):
-            raise ValueError(f"unknown option {name!r}")
-        counts &= name.lower() == "namespaces" and namespace in value.split(",")
-    return list(filter(None, names)), key if counts else None
-
-
-def _lines_of(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file of trusted keys with their numbers, without empty ones and comments."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.strip().startswith(b"#"):
-            yield number, line.strip()
-
-
-# Signatures of files
-
-
-def find_signer(armored: bytes, message: bytes, namespace: str, trusted: bytes) -> str | None:
-    """Return the name of who has signed a message; None if that is nobody who is trusted.
-
-    Args:
-        armored: The signature, as ``ssh-keygen -Y sign`` makes it.
-        message: What is signed.
-        namespace: What signatures are for.
-        trusted: Lines of ``allowed_signers``.
-    """
-    signer = b""
-    with suppress(ValueError):
-        signer = signer_of(armored, message, namespace)
-    for _, line in _lines_of(trusted):
-        with suppress(ValueError):  # a line that cannot be read, or has an unknown restriction, trusts nobody
-            names, key = parse_signer(line, namespace)
-            if key == signer and names:
-                return names[0]
-    return None
-
-
-def signer_of(armored: bytes, message: bytes, namespace: str) -> bytes:
-    """Return the public key, in OpenSSH's form, that has made a signature of a message.
-
-    Raises:
-        ValueError: If it is not a good signature of this message and namespace.
-    """
-    match = _ARMOR.fullmatch(armored)
-    data = base64.b64decode(b"".join(match[1].split()), validate=True) if match else b""
-    if not data.startswith(b"SSHSIG\0\0\0\1"):
-        raise ValueError("not a signature of OpenSSH")
-    (key, space, reserved, algorithm, signature), rest = _split_strings(data[10:], 5)
-    if rest or space != namespace.encode() or algorithm not in (b"sha256", b"sha512"):
-        raise ValueError("a signature for something else")
-    digest = hashlib.new(algorithm.decode(), message).digest()
-    try:
-        _verify(key, signature, b"SSHSIG" + b"".join(map(string, (space, reserved, algorithm, digest))))
-    except (InvalidSignature, UnsupportedAlgorithm) as error:
-        raise ValueError("a wrong signature") from error
-    return key
-
-
-def _verify(key: bytes, signature: bytes, signed: bytes) -> None:
-    (kind,), rest_of_key = _split_strings(key, 1)
-    (form, value), rest = _split_strings(signature, 2)
-    public = load_ssh_public_key(kind + b" " + base64.b64encode(key))
-    if kind.startswith(b"sk-"):  # a hardware key signs flags and a counter too (PROTOCOL.u2f)
-        fields, _ = _split_strings(rest_of_key, 3 if b"ecdsa" in kind else 2)
-        if len(rest) != 5 or not rest[0] & _TOUCHED:
-            raise ValueError("a signature of a hardware key that nobody has touched")
-        signed = hashlib.sha256(fields[-1]).digest() + rest + hashlib.sha256(signed).digest()
-    elif rest:
-        raise ValueError("not a signature of OpenSSH")
-    match public:
-        case rsa.RSAPublicKey() if form in (b"rsa-sha2-256", b"rsa-sha2-512") and public.key_size >= _LEAST_RSA:
-            hash_of_form = hashes.SHA256() if form == b"rsa-sha2-256" else hashes.SHA512()
-            public.verify(value, signed, padding.PKCS1v15(), hash_of_form)
-        case ed25519.Ed25519PublicKey() if form == kind:
-            public.verify(value, signed)
-        case ec.EllipticCurvePublicKey() if form == kind:
-            (r, s), _ = _split_strings(value, 2)
-            by_size = {256: hashes.SHA256(), 384: hashes.SHA384(), 521: hashes.SHA512()}
-            der = utils.encode_dss_signature(int.from_bytes(r, "big"), int.from_bytes(s, "big"))
-            public.verify(der, signed, ec.ECDSA(by_size[public.curve.key_size]))
-        case _:
-            raise ValueError("a weak signature, or of another kind of key")
-
-
-def _split_strings(data: bytes, count: int) -> tuple[list[bytes], bytes]:
-    """Split off strings, each after its length (RFC 4251, 5); return them and the rest."""
-    found = []
-    for _ in range(count):
-        end = 4 + int.from_bytes(data[:4], "big")
-        if len(data) < max(4, end):
-            raise ValueError("truncated")
-        found.append(data[4:end])
-        data = data[end:]
-    return found, data
-
-
-def string(data: bytes) -> bytes:
-    """Return bytes after their length."""
-    return len(data).to_bytes(4, "big") + data
-
-
-# Signatures of entries
 
 
 class SigningKey:
@@ -163,11 +38,12 @@ class SigningKey:
         key: The private key.
     """
 
-    def __init__(self, key: ed25519.Ed25519PrivateKey) -> None:
+    def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
-        self._public = key.public_key().public_bytes_raw()
-        #: The SHA-256 of the public key in OpenSSH's form, as in ``ssh-keygen -l``.
-        self.id = _id_of(self._public)
+        #: The public key in OpenSSH's form.
+        self.public = _PREFIX + key.public_key().public_bytes_raw()
+        #: Its SHA-256, as in ``ssh-keygen -l``.
+        self.id = hashlib.sha256(self.public).digest()
 
     @classmethod
     def load(cls, path: Path) -> SigningKey:
@@ -179,7 +55,7 @@ class SigningKey:
         text, reason = _read(path), "of another type"
         try:
             key = load_ssh_private_key(text, None)
-            if isinstance(key, ed25519.Ed25519PrivateKey):
+            if isinstance(key, Ed25519PrivateKey):
                 return cls(key)
         except Exception as error:  # noqa: BLE001 - what cryptography raises for any text is not listed
             reason = str(error)
@@ -190,63 +66,132 @@ class SigningKey:
         """Return the signature of bytes."""
         return self._key.sign(data)
 
-    @property
-    def public(self) -> TrustedKeys:
-        """The public key alone, as the keys that are trusted."""
-        return TrustedKeys([self._public])
-
 
 class TrustedKeys:
-    """Ed25519 public keys whose signatures of entries are trusted.
+    """Public keys whose signatures are trusted for one purpose.
 
     Args:
-        keys: Each of 32 bytes.
+        names: The names of those who sign, by key in OpenSSH's form.
+        namespace: The purpose.
     """
 
-    def __init__(self, keys: Iterable[bytes]) -> None:
-        self._keys = {_id_of(key): ed25519.Ed25519PublicKey.from_public_bytes(key) for key in keys}
+    def __init__(self, names: Mapping[bytes, str], namespace: str = STORE_NAMESPACE) -> None:
+        self._names, self._namespace = names, namespace.encode()
+        self._keys = {hashlib.sha256(key).digest(): key for key in names if key.startswith(_PREFIX)}
 
     @classmethod
-    def load(cls, path: Path) -> TrustedKeys:
-        """Load the Ed25519 keys of a file: of OpenSSH's ``allowed_signers``, or lines as in a file ``KEY.pub``.
+    def load(cls, path: Path, namespace: str = STORE_NAMESPACE) -> TrustedKeys:
+        """Load the keys of a file: of OpenSSH's ``allowed_signers``, or lines as in a file ``KEY.pub``.
 
         Keys of other types, certificate authorities, and keys that are restricted to other namespaces are left out.
 
         Raises:
             StoreError: If the file cannot be read or a line is not in the format.
         """
-        keys = []
-        for number, line in _lines_of(_read(path)):
+        names: dict[bytes, str] = {}
+        for number, line in enumerate(_read(path).splitlines(), 1):
             try:
-                _, key = parse_signer(line, STORE_NAMESPACE)
-                if key and key.startswith(_PREFIX):
-                    keys.append(key[-32:])
+                name, key = _parse(line.strip(), namespace)
             except ValueError as error:
                 what, where = f"is not a line of trusted keys: {error}", f"{path}:{number}"
                 hint = "write lines as in KEY.pub, or as in an allowed_signers file of OpenSSH"
                 raise StoreError(what, code="store-signers", where=where, hint=hint) from error
-        return cls(keys)
+            if key is not None:
+                names.setdefault(key, name)
+        return cls(names, namespace)
+
+    @property
+    def ids(self) -> frozenset[bytes]:
+        """The SHA-256 of each key that can sign entries, in OpenSSH's form."""
+        return frozenset(self._keys)
 
     def verify(self, key_id: bytes, signature: bytes, data: bytes) -> bool:
         """Return whether a trusted key has made a signature of these bytes."""
         with suppress(KeyError, InvalidSignature):
-            self._keys[key_id].verify(signature, data)
+            Ed25519PublicKey.from_public_bytes(self._keys[key_id][-32:]).verify(signature, data)
             return True
         return False
 
-    @property
-    def ids(self) -> frozenset[bytes]:
-        """The SHA-256 of each key in OpenSSH's form."""
-        return frozenset(self._keys)
+    def signer_of(self, armored: bytes, message: bytes) -> str | None:
+        """Return who has signed a message by ``ssh-keygen -Y sign``; None if that is nobody who is trusted."""
+        match = _ARMOR.fullmatch(armored)
+        with suppress(ValueError, InvalidSignature):
+            data = base64.b64decode(b"".join(match[1].split()), validate=True) if match else b""
+            key, namespace, reserved, algorithm, signature = _split(data.removeprefix(_HEAD))
+            is_one = data.startswith(_HEAD) and algorithm in (b"sha256", b"sha512")
+            if is_one and namespace == self._namespace and key in self._names:
+                digest = hashlib.new(algorithm.decode(), message).digest()
+                _verify(key, signature, b"SSHSIG" + b"".join(map(string, (namespace, reserved, algorithm, digest))))
+                return self._names[key]
+        return None
 
 
-def _id_of(raw: bytes) -> bytes:
-    return hashlib.sha256(_PREFIX + raw).digest()
+def _parse(line: bytes, namespace: str) -> tuple[str, bytes | None]:
+    """Return the first name of a line of trusted keys, and its key if that counts for this namespace.
+
+    Raises:
+        ValueError: If it is malformed, or has an unknown option, which may be a restriction.
+    """
+    if not line or line.startswith(b"#"):
+        return "", None
+    words = _WORD.findall(line)
+    place = next((i for i, word in enumerate(words[1:4]) if word.startswith(b"AAAA")), None)  # a key in base64
+    if place is None:
+        raise ValueError("expected the type of a key and the key")
+    kind, key = words[place], base64.b64decode(words[place + 1], validate=True)
+    counts = kind in _KINDS
+    if counts:
+        named, raw, *application = _split(key)
+        if (named, len(raw), len(application)) != (kind, 32, _KINDS.index(kind)):
+            raise ValueError("the key is malformed")
+    for option in _OPTION.findall(words[1].decode() if place == 2 else ""):
+        name, _, value = option.replace('"', "").partition("=")
+        if name.lower() not in ("cert-authority", "namespaces"):
+            raise ValueError(f"unknown option {name!r}")
+        counts &= name.lower() == "namespaces" and namespace in value.split(",")
+    name = words[0 if place else -1].decode("utf-8", "surrogateescape").strip('"').split(",")[0]
+    return name, key if counts else None
+
+
+def _verify(key: bytes, signature: bytes, signed: bytes) -> None:
+    """Check a signature by a key that is trusted.
+
+    Raises:
+        ValueError: If it is malformed, or of a hardware key that nobody has touched.
+        InvalidSignature: If it is wrong.
+    """
+    kind, raw, *application = _split(key)
+    if application:  # a hardware key signs flags and a counter too (PROTOCOL.u2f)
+        signature, state = signature[:-5], signature[-5:]
+        if not int.from_bytes(state[:1], "big") & _TOUCHED:
+            raise ValueError("nobody has touched the key")
+        signed = hashlib.sha256(application[0]).digest() + state + hashlib.sha256(signed).digest()
+    form, value = _split(signature)
+    if form != kind:
+        raise ValueError("a signature of another kind of key")
+    Ed25519PublicKey.from_public_bytes(raw).verify(value, signed)
+
+
+def _split(data: bytes) -> list[bytes]:
+    """Split strings, each after its length (RFC 4251, 5)."""
+    found = []
+    while data:
+        end = 4 + int.from_bytes(data[:4], "big")
+        if len(data) < max(4, end):
+            raise ValueError("truncated")
+        found.append(data[4:end])
+        data = data[end:]
+    return found
+
+
+def string(data: bytes) -> bytes:
+    """Return bytes after their length."""
+    return len(data).to_bytes(4, "big") + data
 
 
 def _read(path: Path) -> bytes:
     try:
-        with files.open_regular(path) as (file, _):
+        with files.opened(path) as (file, _):
             return file.read(1 << 20)
     except (OSError, ValueError) as error:
         what = f"the keys cannot be read: {getattr(error, 'strerror', None) or error}"

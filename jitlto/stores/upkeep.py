@@ -8,7 +8,8 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from jitlto.base.config import Config
@@ -16,56 +17,45 @@ from jitlto.base.errors import RejectedEntryError, StoreError
 from jitlto.stores import artifacts
 from jitlto.stores.address import StoreAddress
 from jitlto.stores.backend import Backend, StoredObject, open_backend
-from jitlto.stores.entry import A_PAGE, PAGE_HINT, decode
+from jitlto.stores.entry import decode, refuse_page
 from jitlto.stores.trust import Trust
 
 if TYPE_CHECKING:
     from jitlto.stores.signatures import TrustedKeys
 
 T = TypeVar("T")
-OTHER = "other"
 _ROOT = "v1/"
-_ENTRY = re.compile(r"v1/([a-z]+)/([0-9a-f]{2}/[0-9a-f]{62})")
+_NAME = re.compile(r"v1/[a-z]+/[0-9a-f]{2}/[0-9a-f]{62}")
 _WORKERS = 16  # requests at a time: the time of each is mostly that of the way
-_TIMEOUT = 3.0  # seconds for each request that finds out whether a store works
 
 
-def examine(
-    address: StoreAddress,
-    settings: Config,
-    *,
-    open_store: Callable[[StoreAddress], Backend] = lambda address: open_backend(address, timeout=_TIMEOUT),
-) -> Iterator[tuple[str, str | None]]:
+def examine(address: StoreAddress, settings: Config) -> Iterator[tuple[str, str | None]]:
     """Yield what is found of a store, keys first: each with what to do about it, None if it is right.
 
     Args:
         settings: Decide what is trusted, and what signs.
     """
     trust = Trust.of(settings, address)
-    for load in (trust.load_trusted, *([trust.load_signing_key] if address.writes else [])):
+    steps: list[Callable[[], object]] = [trust.load_trusted, trust.load_signing_key, partial(_try, address)]
+    for step in steps if address.writes else steps[::2]:
         try:
-            load()
+            found = step()
         except StoreError as error:
-            yield f"{address.url}: {error.where or ''} {error.what}", error.hint
-    try:
-        yield f"{address.url}: {_try(address, open_store)}", None
-    except StoreError as error:
-        yield f"{address.url}: {error.what}", error.hint
+            yield f"{error.where or address.url}: {error.what}", error.hint
+        else:
+            if isinstance(found, str):
+                yield f"{address.url}: {found}", None
 
 
-def _try(address: StoreAddress, open_store: Callable[[StoreAddress], Backend]) -> str:
+def _try(address: StoreAddress) -> str:
     """Read and write an object that is removed again; return what a store can do."""
-    if address.directory and not address.directory.exists():  # opening it would make it
-        raise StoreError("does not exist", hint="create the directory, or mount it")
-    name, backend = f"{_ROOT}probes/{os.urandom(8).hex()}", open_store(address)
-    if backend.get(name) is not None:
-        raise StoreError("a page came in place of an object that it cannot hold", hint=PAGE_HINT)
+    backend = open_backend(replace(address, writes=False))  # or it would make a directory
+    name = f"{_ROOT}probes/{os.urandom(8).hex()}"
+    refuse_page(backend.get(name) or b"", address.url)
     if not address.writes:
         return "can be read"
     try:
         backend.put(name, b"jitlto doctor\n")
-        if backend.get(name) is None:
-            raise StoreError("it loses what is written", hint="use a store that can be read as soon as it is written")
         backend.delete(name)
     except StoreError as error:
         hint = f"{error.hint}; or write {address.url}#read in JITLTO_STORE if the store is only to be read"
@@ -84,9 +74,14 @@ class KindUsage:
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of an object; ``other`` if jitlto gives no such name."""
-    match = _ENTRY.fullmatch(name)
-    return match[1] if match else OTHER
+    """Return the kind of an object."""
+    return name.split("/")[1]
+
+
+def _held(backend: Backend) -> list[StoredObject]:
+    """Return the objects whose names jitlto gives, by age."""
+    found = [each for each in backend.list(_ROOT) if _NAME.fullmatch(each.name)]
+    return sorted(found, key=lambda each: each.modified)
 
 
 def measure(backend: Backend) -> dict[str, KindUsage]:
@@ -96,22 +91,16 @@ def measure(backend: Backend) -> dict[str, KindUsage]:
         StoreError: If it cannot be listed.
     """
     kinds: dict[str, list[StoredObject]] = {}
-    for each in backend.list(_ROOT):
+    for each in _held(backend):
         kinds.setdefault(kind_of(each.name), []).append(each)
-    found = {}
-    for kind, held in sorted(kinds.items()):
-        dates = sorted(each.modified for each in held)
-        found[kind] = KindUsage(len(held), sum(each.size for each in held), dates[0], dates[-1])
-    return found
+    return {
+        kind: KindUsage(len(held), sum(each.size for each in held), held[0].modified, held[-1].modified)
+        for kind, held in sorted(kinds.items())
+    }
 
 
 def prune(
-    backend: Backend,
-    *,
-    older_than: float | None = None,
-    size: int | None = None,
-    dry_run: bool = False,
-    now: float | None = None,
+    backend: Backend, *, older_than: float | None = None, size: int | None = None, dry_run: bool = False
 ) -> tuple[list[StoredObject], list[StoredObject]]:
     """Remove the entries that are old, and the oldest until the rest is small enough.
 
@@ -121,7 +110,6 @@ def prune(
         older_than: Seconds after which an entry is removed.
         size: Bytes that may be left.
         dry_run: Remove nothing, and return what would be.
-        now: Seconds since 1970.
 
     Returns:
         What is removed, and what is left.
@@ -129,12 +117,10 @@ def prune(
     Raises:
         StoreError: If the store cannot be listed, or an object cannot be removed.
     """
-    now = time.time() if now is None else now
-    held = [each for each in backend.list(_ROOT) if kind_of(each.name) not in (OTHER, artifacts.KIND)]
-    held.sort(key=lambda each: each.modified)
+    held = [each for each in _held(backend) if kind_of(each.name) != artifacts.KIND]
     total, count = sum(each.size for each in held), 0
     for each in held:
-        too_old = older_than is not None and now - each.modified > older_than
+        too_old = older_than is not None and time.time() - each.modified > older_than
         if not too_old and (size is None or total <= size):
             break
         total -= each.size
@@ -146,7 +132,7 @@ def prune(
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """An object that is not what its name says, why, and whether it was removed."""
+    """An object that is not what its name says, why, its bytes, and whether it was removed."""
 
     name: str
     reason: str
@@ -155,30 +141,26 @@ class Damage:
 
 
 def verify(backend: Backend, trusted: TrustedKeys | None, *, delete: bool = False) -> Iterator[Damage | None]:
-    """Read and check everything in a store: names, checksums and signatures; yield what is wrong with each object.
+    """Read and check everything in a store: checksums and signatures; yield what is wrong with each object.
 
     Args:
         trusted: The keys of which one must have signed each entry; None if signatures do not count.
-        delete: Remove what is damaged, but neither what is whole and that no trusted key has signed, nor what jitlto
-            gives no such name.
+        delete: Remove what is damaged, but not what is whole and that no trusted key has signed.
 
     Raises:
-        StoreError: If the store cannot be listed, read or, with ``delete``, written.
+        StoreError: If the store cannot be listed, read or, with ``delete``, written, or sends a page.
     """
 
     def check(each: StoredObject) -> Damage | None:
-        if kind_of(each.name) == OTHER:
-            return Damage(each.name, "jitlto gives no such name", each.size)
         data = backend.get(each.name)
-        reason = "" if data is None else _damage(each, data, trusted)
-        if data is None or not reason:
+        if data is None or not (reason := _damage(each.name, data, trusted)):
             return None
-        removed = delete and bool(_damage(each, data, None))
+        removed = delete and bool(_damage(each.name, data, None))
         if removed:
             backend.delete(each.name)
         return Damage(each.name, reason, each.size, removed)
 
-    yield from _side_by_side(check, sorted(backend.list(_ROOT), key=lambda each: each.name))
+    yield from _side_by_side(check, _held(backend))
 
 
 def _side_by_side(work: Callable[[StoredObject], T], held: Iterable[StoredObject]) -> Iterator[T]:
@@ -190,16 +172,17 @@ def _side_by_side(work: Callable[[StoredObject], T], held: Iterable[StoredObject
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _damage(it: StoredObject, data: bytes, trusted: TrustedKeys | None) -> str:
+def _damage(name: str, data: bytes, trusted: TrustedKeys | None) -> str:
     """Return what is wrong with an object; nothing if it is good."""
-    kind, key = kind_of(it.name), "".join(it.name.split("/")[2:])
+    _, kind, *key = name.split("/")
     if kind == artifacts.KIND:
         digest = hashlib.sha256(data).hexdigest()
-        return "" if digest == key else f"its SHA-256 is {digest}"
+        if digest == "".join(key):
+            return ""
+        refuse_page(data, name)
+        return f"its SHA-256 is {digest}"
     try:
-        decode(kind, key, data, trusted)
+        decode(kind, "".join(key), data, trusted)
     except RejectedEntryError as error:
-        if error.reason == A_PAGE and len(data) != it.size:
-            raise StoreError("a page came in place of it", code="store-failed", where=it.name, hint=PAGE_HINT) from None
         return error.reason
     return ""

@@ -49,6 +49,9 @@ def tune(
     if measures is None:
         with Bench() as bench:
             return tune(family, problem, launch, results, measures=bench, budget=budget, save=save)
+    own = family.session.config.wisdom
+    if save:
+        wisdom_file.add(own)  # fails before anything is measured if the file cannot be read or written
     end = time.monotonic() + budget
     asked = Problem.read(family, problem)
     variants = list(dict.fromkeys((asked.default().variant, *islice(asked.variants(), _MOST_VARIANTS + 1))))
@@ -76,7 +79,7 @@ def tune(
     configuration = tuple(sorted(asked.configuration.items()))
     entry = Entry(family.name, asked.entry, configuration, asked.bucket, devices.current_kind(), trials)
     if save:
-        wisdom_file.add(family.session.config.wisdom, entry)
+        wisdom_file.add(own, entry)
     return TuneReport(entry, outcome)
 
 

@@ -87,20 +87,13 @@ class Entry(Struct, frozen=True, dict=True):
     def ranked(self, allows: Callable[[Variant], bool] = lambda _: True) -> list[Trial]:
         """Return the trials of the variants that may be used, the one to use first; none if they decide nothing.
 
-        That is the default, unless another is faster by more than a tie; of several others that tie, that which differs
-        least from the default. Without the default, the fastest stands in its place.
+        That is the fastest, or the first of those that tie with it: the default goes before all others.
         """
         trials = [trial for trial in self.trials if allows(trial.variant)]
         if not trials or (trials == [self.default] != list(self.trials)):
             return []
-        fastest = min(trials, key=lambda trial: trial.seconds)
-        default = self.default if self.default in trials else fastest
-        tied = fastest.seconds * (1 + TIE)
-
-        def rank(trial: Trial) -> tuple[object, ...]:
-            return max(trial.seconds, tied), _differences(trial.variant, default.variant), _spelled(trial.variant)
-
-        return sorted(trials, key=rank)
+        tied = min(trial.seconds for trial in trials) * (1 + TIE)
+        return sorted(trials, key=lambda trial: max(trial.seconds, tied))
 
     def distance(self, bucket: Sizes, exact: Collection[str] = ()) -> float:
         """Return by how much a bucket differs: infinitely if in its names, or in a size that counts exactly.
@@ -115,32 +108,20 @@ class Entry(Struct, frozen=True, dict=True):
 
 
 class Wisdom:
-    """Entries, at most one of each key. Immutable; two that are equal have equal bytes."""
+    """Entries, at most one of each key: that with more evidence. Immutable; equal entries have equal bytes."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        best: dict[tuple[object, ...], Entry] = {}
-        for entry in entries:
-            other = best.get(entry.key)
-            if other is None or _evidence(entry) > _evidence(other):
-                best[entry.key] = entry
+        best = {entry.key: entry for entry in sorted(entries, key=_evidence)}
         self.entries = tuple(sorted(best.values(), key=lambda entry: entry.encoded))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Wisdom) and self.entries == other.entries
-
-    def __hash__(self) -> int:
-        return hash(self.entries)
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
     def merge(self, *others: Wisdom) -> Wisdom:
-        """Return all entries; of two with one key that with more evidence."""
+        """Return all entries."""
         return Wisdom(entry for each in (self, *others) for entry in each.entries)
 
-    def replace(self, entry: Entry) -> Wisdom:
-        """Return this with an entry in place of that with the same key."""
-        return Wisdom((*(each for each in self.entries if each.key != entry.key), entry))
+    def replace(self, *entries: Entry) -> Wisdom:
+        """Return this with entries in place of those with the same keys."""
+        keys = {each.key for each in entries}
+        return Wisdom((*(each for each in self.entries if each.key not in keys), *entries))
 
     def find(
         self,
@@ -160,11 +141,3 @@ class Wisdom:
 
 def _evidence(entry: Entry) -> tuple[int, bytes]:
     return sum(trial.count for trial in entry.trials), entry.encoded
-
-
-def _spelled(variant: Variant) -> bytes:
-    return msgspec.json.encode(variant, order="sorted")
-
-
-def _differences(one: Variant, other: Variant) -> int:
-    return len(set(one.parameters) ^ set(other.parameters)) + (one.block != other.block)

@@ -86,13 +86,12 @@ def write(path: Path, wisdom: Wisdom) -> None:
         os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103 - a name that is too long is an OSError
         files.write(path, encode(wisdom))
     except OSError as error:
-        what = f"cannot be written: {error.strerror or error}"
-        hint = files.write_hint(error, "name a file that you may write")
-        raise WisdomError(what, code="wisdom-unwritable", where=str(path), hint=hint) from None
+        hint = "name a file that you may write"
+        raise files.unwritable(error, path, hint, WisdomError, "wisdom-unwritable") from None
 
 
-def add(path: Path, entry: Entry) -> None:
-    """Add an entry to a file, in place of that with the same key; processes that add at once wait for each other.
+def add(path: Path, *added: Entry) -> None:
+    """Add entries to a file, in place of those with the same keys; processes that add at once wait for each other.
 
     Raises:
         WisdomError: If the file cannot be read or written.
@@ -101,4 +100,4 @@ def add(path: Path, entry: Entry) -> None:
         os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103
     # Without locks, the entry of another process may be lost.
     with locked(path.with_name(f"{path.name}.lock"), _PATIENCE, f"writes {path}"):
-        write(path, _read_existing(path).replace(entry))
+        write(path, _read_existing(path).replace(*added))

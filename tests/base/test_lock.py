@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base import lock
+from jitlto.base import lock, log
 from jitlto.base.cache_dir import CacheDir
 from tests.support.outputs import SPECIAL, special_file
 from tests.support.process import started
@@ -25,7 +25,7 @@ def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(request.param, os.strerror(request.param))
 
     monkeypatch.setattr(fcntl, "flock", fail)
-    monkeypatch.setattr(lock, "_warned", set())
+    monkeypatch.setattr(log, "_warned", {})
 
 
 def test_one_at_a_time_has_a_lock(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The user's caches: looking at them creates nothing, and entries can be removed."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,16 @@ def test_a_cache_is_cleared_or_pruned_to_a_bound(cache: UserCache) -> None:
     assert cache.usage().size == 0
 
 
-def test_a_directory_that_cannot_be_used_is_an_error_that_names_it(cache: UserCache) -> None:
+def test_a_directory_that_cannot_be_used_is_an_error_that_names_it(
+    cache: UserCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache.directory.parent.mkdir()
     cache.directory.touch()
     assert "is not a directory" in str(cache.problem())
     with raises(JitltoError, "jitlto-unusable-cache", where="cubins", hint="JITLTO_CACHE_DIR"):
+        cache.open()
+    cache.directory.unlink()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert "cannot be written" in str(cache.problem())
+    with raises(JitltoError, "jitlto-unusable-cache", "cannot be written"):
         cache.open()

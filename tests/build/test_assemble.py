@@ -34,7 +34,7 @@ def make(
     role: Role = Role.ENTRYPOINT,
     entry: str | None = None,
 ) -> tuple[Fragment, dict[str, bytes]]:
-    group = GroupDeclaration("g", role, Path("g.json"), Path("g.cu.jinja"), (), params, None, entry, "jinja")
+    group = GroupDeclaration("g", role, (), None, template=Path("g.cu.jinja"), params=params, entry=entry)
     return assemble(RenderedSource(FragmentKey("f", "g"), group, {"a": "1"}, text, params), compile_text(text))
 
 

@@ -204,8 +204,8 @@ def refused(paths: list[Path], code: str, *names: str, where: str | None = None,
 def test_a_missing_part_is_named(hand: Whole, tmp_path: Path) -> None:
     one, _, three = hand.parts(tmp_path, 3)
     code = "build-missing-parts"
-    refused([one, three], code, "1 of 3, 3 of 3", "f/op[n=a], f/op[n=d]", "--shard I/N")
-    refused([three], code, "4 fragments", "f/kern[t=float]", "...")
+    refused([one, three], code, "2 fragments", "1 of 3, 3 of 3", "--shard I/N")
+    refused([three], code, "4 fragments", "parts 3 of 3")
 
 
 def test_one_key_with_two_contents_is_refused(hand: Whole, tmp_path: Path) -> None:

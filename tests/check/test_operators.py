@@ -176,7 +176,7 @@ def test_the_values_of_a_flag_are_to_be_named(write: Write) -> None:
 
 
 def test_it_goes_with_no_option_of_databases(tmp_path: Path) -> None:
-    for arguments in (("--operators", "x", "--no-cache"), ("x.fragdb", "--operators", "x"), ()):
+    for arguments in (("--operators", "x", "--no-compare"), ("x.fragdb", "--operators", "x"), ()):
         fails(jitlto("check", *arguments), 2)
 
 

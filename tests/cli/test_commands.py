@@ -143,17 +143,6 @@ def test_configurations_that_do_not_resolve_have_status_1(mini_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_users_source_is_planned_from_the_command_line(shipped_path: Path, tmp_path: Path) -> None:
-    source = tmp_path / "user.cu"
-    base = ("plan", "transform", "data_type=float", "--db", shipped_path, "--arch", "sm_90", "--source", source)
-    fails(jitlto(*base), 2, "cannot be read")
-    source.write_text("__device__ float user_transform(float x) { return x + 1; }")
-    assert "no call between fragments is left" in jitlto(*base).stdout
-    source.write_text("__device__ float user_transform(float x) {\n  return y;\n}")
-    fails(jitlto(*base), 1, "user.cu(2): error", ">    2 |   return y;")
-
-
-@pytest.mark.slow
 def test_doctor_names_what_it_finds(mini_path: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.fragdb"
     damaged.write_bytes(mini_path.read_bytes()[:9000])

@@ -91,12 +91,12 @@ def test_a_store_that_works_is_well_and_one_that_does_not_gets_a_remedy(tmp_path
     ):
         wrong = [found for found in _stores(**variables) if not found["ok"]]
         assert wrong
-        assert all(found["remedy"] and not found["required"] for found in wrong)
+        assert all(found["remedy"] and found["needed_for"] == "use" for found in wrong)
     assert "see – above" in jitlto("doctor", JITLTO_STORE="ftp://somewhere").stdout
 
 
 def test_a_setting_that_is_none_is_the_error() -> None:
-    fails(jitlto("doctor", JITLTO_CACHE="sometimes"), 1, "JITLTO_CACHE", "sometimes", "readonly")
+    fails(jitlto("doctor", JITLTO_CACHE="sometimes"), 1, "JITLTO_CACHE", "sometimes", "on or off")
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_nvcc_and_its_host_compiler_are_named_and_not_required(tmp_path: Path) -
     assert f"{compiler.version} at {compiler.path}" in str(found["nvcc"]["value"])
     assert compiler.host_path in str(found["nvcc"]["value"])
     without = {f["name"]: f for f in _findings(NVCC_CCBIN=str(tmp_path / "none"))}
-    assert without["nvcc"]["ok"] is without["nvcc"]["required"] is without["nvcc"]["builds"] is False
+    assert (without["nvcc"]["ok"], without["nvcc"]["needed_for"]) == (False, "")
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ def test_doctor_lists_installed_families_with_their_versions_and_what_they_are(s
     install(site, "liar", families={"lie": "First_Package.data.fragments", "bad": "a-b"})
     findings = json.loads(run("doctor", "--json").stdout)["findings"]
     listed = {each["value"].partition(": ")[0]: each for each in findings if each["name"] == "installed family"}
-    assert listed["mini of First.Package 1.0"]["value"].endswith(f": {first}")
+    assert listed["mini of First.Package 1.0"]["value"].endswith(f": {first}: mini; 6 fragments")
     assert listed["mini of First.Package 1.0"]["ok"]
     assert "not a fragment database" in listed["mini of third 3.0"]["value"]
     assert "pip install --force-reinstall" in listed["mini of third 3.0"]["remedy"]

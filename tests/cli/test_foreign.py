@@ -39,7 +39,7 @@ def built(directory: Path, *names: str) -> FragmentDatabase:
 
 
 @pytest.mark.slow
-def test_it_builds_with_nvrtc_and_every_kernel_links(tmp_path: Path) -> None:
+def test_it_builds_with_nvrtc_and_every_kernel_plans(tmp_path: Path) -> None:
     assert jitlto("import", "cmake", TREE / "CMakeLists.txt", "-o", tmp_path).returncode == 0
     for_nvrtc(tmp_path)
     with built(tmp_path, "brute_force", "cluster", "ivf") as database:
@@ -52,5 +52,5 @@ def test_it_builds_with_nvrtc_and_every_kernel_links(tmp_path: Path) -> None:
         )  # fmt: skip
         assert "left out: max_registers = 64" in (tmp_path / "cluster" / "family.toml").read_text()
         assert [parameter.size for parameter in plan.resolution.entry.signature] == [8, 8, 24]
-        done = jitlto("check", database.path, "--link", "sm_90", "--no-compare", "--cover", "1")
+        done = jitlto("check", database.path, "--no-compare")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -56,7 +56,7 @@ def test_timings_do_not_replace_a_database_or_what_is_built_from(here: Path) -> 
     assert not Path("x.fragdb").exists()
 
 
-def test_a_dumped_kernel_does_not_replace_a_database_or_a_source(here: Path) -> None:
+def test_a_dumped_kernel_does_not_replace_a_database(here: Path) -> None:
     before = Path("mini.fragdb").read_bytes()
     for database in ("mini.fragdb", here / "mini.fragdb"):
         dump = ("plan", *TWICE, "--db", database, "--dump", "cubin", "-o", "mini.fragdb")
@@ -64,10 +64,6 @@ def test_a_dumped_kernel_does_not_replace_a_database_or_a_source(here: Path) -> 
     shutil.copy("mini.fragdb", "other.fragdb")
     _fails(DatabaseError, "plan", *TWICE, "--db", "mini.fragdb", "--dump", "cubin", "-o", "other.fragdb")
     assert Path("mini.fragdb").read_bytes() == Path("other.fragdb").read_bytes() == before
-    Path("s.cu").write_text("// mine")
-    dump = ("plan", *TWICE, "--db", "mini.fragdb", "--source", "s.cu", "--dump", "ptx", "-o", "s.cu")
-    assert "would overwrite another file" in _usage(*dump)
-    assert Path("s.cu").read_text() == "// mine"
 
 
 def test_a_report_does_not_replace_a_database(here: Path) -> None:

@@ -58,8 +58,7 @@ PLACES = (
     "build --project PATH -o x.fragdb", "merge PATH -o x.fragdb",
     "merge DB -o PATH", "ls PATH", "show PATH mini/kern[]", "verify PATH", "verify --manifest PATH",
     "verify DB --manifest PATH --signers PATH", "check PATH", "report PATH -o x.html", "report DB -o PATH",
-    "plan KERNEL --db PATH",
-    "plan KERNEL --db DB --source PATH", "plan KERNEL --db DB --dump json -o PATH", "warm KERNEL --db PATH",
+    "plan KERNEL --db PATH", "plan KERNEL --db DB --dump json -o PATH", "warm KERNEL --db PATH",
     "warm KERNEL --db DB -o PATH",
 )  # fmt: skip
 

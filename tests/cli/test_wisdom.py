@@ -35,9 +35,9 @@ def test_merge_writes_all_entries_in_any_order(tmp_path: Path) -> None:
     for number, order in enumerate(((one, other), (other, one, one))):
         succeeds("wisdom", *order, "-o", tmp_path / f"out{number}")
     assert (tmp_path / "out0").read_bytes() == (tmp_path / "out1").read_bytes()
-    assert len(wisdom_file.read(tmp_path / "out0")) == 2
+    assert len(wisdom_file.read(tmp_path / "out0").entries) == 2
     succeeds("wisdom", one, other, "-o", one)
-    assert len(wisdom_file.read(one)) == 2
+    assert len(wisdom_file.read(one).entries) == 2
 
 
 def test_a_file_that_is_none_is_one_error_and_nothing_is_written(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ need another driver are tested at the decision; those that ran on a GPU stand in
 """
 
 import json
-import logging
 import re
 from functools import cache
 from pathlib import Path
@@ -14,22 +13,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from jitlto.base.errors import ArchitectureError, LaunchError, ToolchainError
+from jitlto.base.errors import ArchitectureError
 from jitlto.base.versions import Architecture, Version
-from jitlto.cuda import device, driver, nvjitlink
-from jitlto.cuda.compatibility import newest_ptx_isa
+from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.driver import find_incompatibility
-from jitlto.cuda.nvdisasm import disassemble
 from jitlto.database import FragmentDatabase
-from jitlto.launch.launcher import Launcher
-from jitlto.plan.cache_entry import LinkedKernel
-from jitlto.record.fragment import Image, ImageKind
+from jitlto.record.fragment import Image
 from jitlto.runtime.family import KernelFamily
 from tests.plan.test_plan import altered
 from tests.support import compatibility_cases as cases
 from tests.support import toolkits
 from tests.support.compatibility_cases import Cell, named
-from tests.support.compatibility_gpu import doubles
 from tests.support.errors import raises
 
 PROBE = "tests.support.compatibility_probe"
@@ -80,13 +74,6 @@ class Trials:
             return str(made / "bare"), "sm_90", "lto"
         name = "ltoir" if cell in cases.LTOIR.cells else "both"
         return str(made / f"{name}.fragdb"), "sm_90", "ptx" if cell in cases.ASKED.cells else "lto"
-
-    def assemble(self, texts: list[tuple[str, str]]) -> list[bool]:
-        """Whether the newest release makes cubins of linked PTX."""
-        file = self.directory / "assemble.json"
-        file.write_text(json.dumps(texts))
-        answer: Any = self._run(toolkits.NEWEST, "assemble", file)
-        return list(answer)
 
 
 @pytest.fixture(scope="module")
@@ -166,51 +153,32 @@ def test_every_release_makes_the_same_bytes_in_another_process(tmp_path: Path, n
 def test_targets(trials: Trials, cell: Cell) -> None:
     found = trials.of(cell)
     check_way(cell, found)
-    linked, linker = found["link"], found["linker"]
+    linked = found["link"]
     if cell.holds == cases.REFUSED:
         assert linked["error"] == "ArchitectureError"
         known = "compiled for compute_75" if cell.row == "sm_70" else "does not link for"
         assert known in linked["message"]
-    if cell.holds == cases.JIT:
-        target = "sm_130" if cell.row.startswith("a device") else cell.row
-        instead = f"making PTX for {linked['code']} instead, which the driver compiles"
-        assert linked["said"] == [f"nvJitLink {linker} does not link for {target}: {instead}"]
-        assert linked["code"].startswith("compute_")
-        assert linked["isa"] == str(newest_ptx_isa(linker))
-        assert linked["requires"] == 0
-
-
-def test_ptx_for_a_newer_architecture_assembles_for_it(trials: Trials) -> None:
-    # The newest release's assembler stands in for the driver of such a device, of which it is the nearest thing here.
-    made = [
-        (trials.of(cell)["link"]["ptx"], cell.row)
-        for cell in cases.TARGETS.cells
-        if cell.holds == cases.JIT and cell.row.startswith("sm_")
-    ]
-    assert made
-    assert all(trials.assemble(made))
 
 
 # Cells that need another driver, at the decision.
 
 
-def code_of(row: str) -> tuple[Version, Version | None]:
-    """The nvJitLink that made what a row names, and the ISA version of PTX."""
-    linker = Version.parse(row.split()[-1])
-    return linker, newest_ptx_isa(linker) if row.startswith("PTX") else None
+def linker_of(row: str) -> Version:
+    """The nvJitLink that made what a row names."""
+    return Version.parse(row.split()[-1])
 
 
 @pytest.mark.parametrize("cell", **named(cases.CODE.cells))
 def test_drivers(cell: Cell) -> None:
     cuda = Version.parse(cell.column.split()[-1])
-    linker, isa = code_of(cell.row)
-    found = find_incompatibility(cuda, linker, isa)
+    linker = linker_of(cell.row)
+    found = find_incompatibility(cuda, linker)
     assert (found is None) == (cell.holds == cases.LOADS)
     if found:
         assert f"driver for CUDA {cuda}" in found[0]
-        assert (f"PTX {isa}" if isa else f"nvJitLink {linker}") in found[0]
+        assert f"nvJitLink {linker}" in found[0]
         assert f"cuda-compat-{linker.major}-{linker.minor}" in found[1]
-        assert f"install a driver for CUDA {linker if isa else f'{linker.major}.0'} or newer" in found[1]
+        assert f"install a driver for CUDA {linker.major}.0 or newer" in found[1]
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +203,7 @@ def test_code_came_out_on_a_gpu_as_the_table_says(recorded: dict[str, Any], cell
     if ran["loads"]:
         assert ran["right"]
         return
-    expected = find_incompatibility(Version.parse(recorded["cuda"]), *code_of(cell.row))
+    expected = find_incompatibility(Version.parse(recorded["cuda"]), linker_of(cell.row))
     assert expected
     assert expected[0] in ran["message"]
     assert expected[1] in ran["message"]
@@ -254,34 +222,6 @@ def test_databases_came_out_on_a_gpu_as_the_table_says(recorded: dict[str, Any],
     assert ran["right"]
     assert ran["mode"] == cell.holds.lower()
     assert len(ran["said"]) == (1 if cell.holds == cases.PTX else 0)
-
-
-def test_ptx_for_an_older_architecture_ran_on_a_gpu(recorded: dict[str, Any]) -> None:
-    own = Version.parse(recorded["cuda"])
-    for ran in recorded["ptx_for_an_older_architecture"]:
-        linker, isa = code_of(ran["made_by"])
-        assert ran["loads"] == (find_incompatibility(own, linker, isa) is None)
-        assert ran.get("right", True)
-
-
-@pytest.mark.gpu
-def test_a_driver_compiles_ptx_for_an_older_architecture(mini: KernelFamily) -> None:
-    plan = mini.plan(data_type="float", op_name="twice")
-    linked = LinkedKernel(plan.link_ptx("sm_75").encode(), plan.entry.entry, "compute_75", "", 0.0)
-    assert doubles(Launcher.from_plan(plan, linked))
-
-
-@pytest.mark.gpu
-def test_ptx_that_is_too_new_for_the_driver_is_refused_with_both_versions(mini: KernelFamily) -> None:
-    cuda = driver.cuda_version()
-    assert cuda
-    plan = mini.plan(data_type="float", op_name="twice")
-    text = re.sub(r"(?m)^\.version .*", f".version {cuda.major - 4}.{cuda.minor + 9}", plan.link_ptx("sm_75"))
-    linked = LinkedKernel(text.encode(), plan.entry.entry, "compute_75", "", 0.0)
-    with pytest.raises(LaunchError) as caught:
-        Launcher.from_plan(plan, linked)
-    assert f"a driver for CUDA {cuda} compiles PTX up to" in str(caught.value)
-    assert f"this is PTX {cuda.major - 4}.{cuda.minor + 9}" in str(caught.value)
 
 
 # The page.
@@ -312,56 +252,10 @@ def test_a_kernel_of_fragments_of_two_majors_links_as_ptx(mini_path: Path, tmp_p
     assert family.plan(arch="sm_90", data_type="float", op_name="twice").link_mode == "ptx"
 
 
-# A device that came after nvJitLink.
-
-
-@pytest.fixture
-def later_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A current device of compute capability 13.0."""
+def test_a_device_that_came_after_nvjitlink_is_refused_with_the_remedy(
+    mini: KernelFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(device, "architecture", lambda: Architecture(130))
-
-
-@pytest.mark.usefixtures("later_device")
-def test_a_kernel_for_a_later_device_is_kept_and_found_as_ptx(mini: KernelFamily, empty_cache: Path) -> None:
-    made = mini.plan(data_type="float", op_name="twice").link()
-    found = mini.plan(data_type="float", op_name="twice").link()
-    assert (made.layer, found.layer) == ("link", "disk")
-    assert made == found
-    assert found.is_ptx
-    assert found.target == "compute_121"
-    assert found.architecture == Architecture(121)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("later_device")
-def test_a_callers_source_becomes_part_of_it_and_what_is_no_ltoir_is_refused(mini: KernelFamily) -> None:
-    text = "template <> __device__ float mini::op<float>(float a) { return a * 42.0f; }"
-    linked = mini.planner(data_type="float").add_source(text).plan().link()
-    assert b"0f42280000" in linked.cubin  # 42.0f, as PTX writes it
-    own = mini.plan(arch="sm_90", data_type="float", op_name="twice")
-    (image,) = [i for f in own.fragments if f.key.group == "op" for i in f.images_of(ImageKind.PTX)]
-    planner = mini.planner(data_type="float").add_binary(mini.database.read(image), "fatbin", "mine.ptx")
-    with raises(ArchitectureError, "link-architecture-input", "mine.ptx", "compute_121"):
-        planner.plan().link()
-
-
-@pytest.mark.usefixtures("later_device")
-def test_links_of_ptx_have_no_way_to_a_later_device(mini: KernelFamily) -> None:
-    with raises(ArchitectureError, "link-architecture-unsupported", "sm_130"):
-        mini.plan(data_type="float", op_name="twice", link_mode="ptx").link()
-
-
-@pytest.mark.usefixtures("later_device")
-def test_options_that_do_not_reach_the_driver_are_named(mini: KernelFamily, caplog: pytest.LogCaptureFixture) -> None:
-    options = {"max_registers": 32, "ftz": True}
-    with caplog.at_level(logging.WARNING, "jitlto"):
-        mini.plan(data_type="float", op_name="twice", link_options=options).link()
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert said.endswith("which the driver compiles, without max_registers")
-
-
-@pytest.mark.usefixtures("later_device")
-def test_there_is_no_sass_of_it(mini: KernelFamily) -> None:
-    linked = mini.plan(data_type="float", op_name="twice").link()
-    with raises(ToolchainError, "toolchain-no-sass", "PTX"):
-        disassemble(linked.cubin)
+    for mode in ("lto", "ptx"):
+        with raises(ArchitectureError, "link-architecture-unsupported", "sm_130", hint="newer nvJitLink"):
+            mini.plan(data_type="float", op_name="twice", link_mode=mode).link()

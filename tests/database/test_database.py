@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+import jitlto
 from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture, Version
 from jitlto.database import FragmentDatabase, writer
@@ -144,7 +145,7 @@ PART = PartRecord(
     2,
     3,
     "ab" * 32,
-    tuple(sorted([*(f.key for f in FRAGMENTS), FragmentKey.make("f", "op", {"data_type": "ä,]"})])),
+    4,
     (("f", "nvrtc 12.9"),),
     (("f", "_Z2opf"),),
     ("the matrix is odd: «é»",),
@@ -163,7 +164,7 @@ def change_meta(path: Path, statement: str) -> None:
     "statement",
     [
         "DELETE FROM meta WHERE name = '{}'",
-        "UPDATE meta SET value = replace(value, 'f/', 'g/') WHERE name = '{}'",
+        "UPDATE meta SET value = replace(value, 'nvrtc', 'nvcc') WHERE name = '{}'",
         "UPDATE meta SET value = NULL WHERE name = '{}'",
         "UPDATE meta SET value = 7 WHERE name = '{}'",
         "UPDATE meta SET name = 'whole' WHERE name = '{}'",
@@ -271,9 +272,16 @@ def test_what_is_no_fragment_database(tmp_path: Path, make: Callable[[Path], Non
     assert caught.value.hint
 
 
-def test_a_database_of_an_earlier_jitlto_is_one_clear_error() -> None:
-    path = Path(__file__).parent / "earlier" / "schema2.fragdb"
-    with raises(DatabaseError, "database-schema", "schema 2", hint="build the database again") as caught:
+@pytest.mark.parametrize("address", ["s3://kernels/prod#sha256=6f1c", "file:///mnt/store"])
+def test_the_address_of_a_store_is_no_path(address: str) -> None:
+    with raises(DatabaseError, "database-not-found", hint="jitlto pull"):
+        jitlto.load("mini", address)
+
+
+@pytest.mark.parametrize("schema", [2, 3])
+def test_a_database_of_an_earlier_jitlto_is_one_clear_error(schema: int) -> None:
+    path = Path(__file__).parent / "earlier" / f"schema{schema}.fragdb"
+    with raises(DatabaseError, "database-schema", f"schema {schema}", hint="build the database again") as caught:
         FragmentDatabase(path)
     assert caught.value.where == str(path)
 
@@ -292,7 +300,7 @@ def test_a_database_of_an_earlier_jitlto_is_one_clear_error() -> None:
         "UPDATE fragment SET record = '{}'",
         "UPDATE fragment SET sha256 = zeroblob(32)",
         "UPDATE family SET key = 'g'",
-        "UPDATE meta SET value = replace(value, '\"fragment\":3', '\"fragment\":2') WHERE name = 'root'",
+        "UPDATE meta SET value = replace(value, '\"schema\":4', '\"schema\":5') WHERE name = 'root'",
         "DROP TABLE fragment",
     ],
 )
@@ -308,8 +316,8 @@ def test_changed_rows_are_noticed_where_they_are_read(copy: Path, statement: str
     ("statement", "what"),
     [
         ("INSERT INTO symbol VALUES ('x', '{}', x'00')", "checksum"),
-        ("DELETE FROM symbol", "number of rows in table symbol"),
-        ("DELETE FROM entrypoint", "number of rows in table entrypoint"),
+        ("DELETE FROM symbol", "rows of table symbol"),
+        ("DELETE FROM entrypoint", "rows of table entrypoint"),
     ],
 )
 def test_rows_that_no_look_up_reads_are_found_by_verifying(copy: Path, statement: str, what: str) -> None:

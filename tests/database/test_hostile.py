@@ -90,7 +90,7 @@ ENDLESS = """CREATE VIEW symbol AS WITH RECURSIVE r(key, record) AS
 )  # fmt: skip
 def test_a_foreign_schema_is_rejected(copy: Path, statements: tuple[str, ...]) -> None:
     edit(copy, *statements)
-    with raises(DatabaseError, "database-damaged", "tables", "schema 3"):
+    with raises(DatabaseError, "database-damaged", "tables", "schema 4"):
         FragmentDatabase(copy)
 
 

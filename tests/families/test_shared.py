@@ -101,23 +101,6 @@ def test_mistakes_in_the_table_use(tmp_path: Path, changes: dict[str, str], name
         family(tmp_path, "search")
 
 
-def chain(directory: Path, length: int, *, width: int = 1) -> FamilyDeclaration:
-    """The first of families of which each uses ``width`` of the next level."""
-    for level in range(length):
-        for number in range(width):
-            name = f"f{level}_{number}"
-            uses = "".join(f'f{level + 1}_{n} = "../f{level + 1}_{n}"\n' for n in range(width) if level < length - 1)
-            toml = f'[family]\nname = "{name}"\n[use]\n{uses}\n[device.{name}]\ninterface = "{name}.cuh"\n'
-            write_family(directory / name, {"family.toml": toml})
-    return load_family(directory / "f0_0" / "family.toml")
-
-
-@pytest.mark.slow
-def test_a_chain_of_uses_has_an_end(tmp_path: Path) -> None:
-    with raises(FamilyError, "family-use", "50"):
-        chain(tmp_path, 60)
-
-
 def test_one_name_means_one_family_in_all_that_a_family_uses(tmp_path: Path) -> None:
     copies = {f"copy/{name}": text for name, text in SHARED.items() if name.startswith("common/")}
     middle = '[family]\nname = "middle"\n[use]\ncommon = "../copy/common"\n[device.more]\ninterface = "more.cuh"\n'

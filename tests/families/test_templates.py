@@ -77,7 +77,7 @@ def test_an_undefined_name_in_params(tmp_path: Path, toml: str, placeholder: str
     [
         ("{{ 1 / 0 }} n", "render-failed"),
         ("{{ data_type", "render-syntax"),
-        ("{{ data_type + 1 }} n", "render-failed"),
+        ("{{ data_type + 1 }} n", "render-text-as-number"),
         ("{% include 'no' %}", "render-missing-template"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from jitlto import Array, Flag, Launch, Operator, Output, Scalar, jax_call, torch_operator
 from jitlto.base.errors import ArgumentError, JitltoError, LaunchError, OperatorError, PlanError, UnknownValueError
 from jitlto.base.errors import UnknownParameterError as UnknownName
-from jitlto.frameworks.fit import UNKNOWN, check_call
+from jitlto.frameworks.fit import check_call
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import built
@@ -68,7 +68,7 @@ def make(family: KernelFamily, **changed: Any) -> Operator:
     return Operator(f"fit{next(_numbers)}::op", family, **{**RIGHT, **changed})
 
 
-def call(operator: Operator, dtype: str = "float32", small: Any = UNKNOWN, n: int = 5) -> Any:
+def call(operator: Operator, dtype: str = "float32", small: Any = None, n: int = 5) -> Any:
     values: list[Any] = []
     for argument in operator.arguments:
         if isinstance(argument, Array):

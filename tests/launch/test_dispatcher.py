@@ -32,7 +32,7 @@ def asked(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.F
 
     def planner(entry: str | None, **configuration: Any) -> SimpleNamespace:
         configurations.append({"entry": entry} | configuration)
-        target = SimpleNamespace(link_mode="lto", jit_base=None, architecture=SimpleNamespace(number=90))
+        target = SimpleNamespace(link_mode="lto", architecture=SimpleNamespace(number=90))
         plan = SimpleNamespace(link_target=target, chosen=None, link=None)
         return SimpleNamespace(plan=lambda **how: vars(plan).update(how=how) or plan)
 

@@ -79,7 +79,7 @@ def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
     (folder.parent / "beside.cuh").write_text('#include "far/farther.cuh"\n')
     (folder.parent / "far").mkdir()
     (folder.parent / "far" / "farther.cuh").write_text("#pragma once\n")
-    (folder / "kern.cu.jinja").write_text("#include \"../{{'beside'}}.cuh\"\n" + MINI["kern.cu.jinja"])
+    (folder / "kern.cu.jinja").write_text('#include "../beside.cuh"\n' + MINI["kern.cu.jinja"])
     (folder / "op.cu.jinja").write_text("{% include 'inner/common.jinja' %}\n" + MINI["op.cu.jinja"])
     (folder / ".hidden").write_text("")
     (folder / ".parts").mkdir()
@@ -156,12 +156,12 @@ def test_a_database_from_ci_was_built_with_the_declared_options_by_the_declared_
 ) -> None:
     refused(tmp_path, mini_path, environment, "mini", "options", family='options = ["-DX=1"]')
     refused(tmp_path, mini_path, environment, "mini", "architectures", family='archs = ["80"]')
-    refused(tmp_path, mini_path, environment, "nvcc", family='toolchain = "nvcc"')
+    refused(tmp_path, mini_path, environment, "images", family='toolchain = "nvcc"')
 
 
 @pytest.mark.slow
 def test_a_database_from_ci_holds_every_fragment(tmp_path: Path, other: Path, environment: pytest.MonkeyPatch) -> None:
-    refused(tmp_path, other, environment, "3 missing, 0 too many")
+    refused(tmp_path, other, environment, "fragments")
 
 
 def test_a_database_from_ci_holds_the_declared_families_and_no_other(

@@ -59,8 +59,8 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "code", "what", "hint"),
     [
-        ("", "missing-table", "[tool.jitlto]", "database = "),
-        ("[tool.jitlto]", "missing-key", "database", 'database = "my_package/fragments.fragdb"'),
+        ("", "missing-table", "[tool.jitlto]", ""),
+        ("[tool.jitlto]", "missing-key", "database", ""),
         (TABLE + "familes = []", "unknown-key", "'familes'", "did you mean 'families'?"),
         (TABLE + "families = []", "no-families", "families", "fragments/"),
         (TABLE + 'families = ["minni"]', "unknown-family", "'minni'", "did you mean 'mini'?"),

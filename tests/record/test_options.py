@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,8 +32,8 @@ mappings = st.fixed_dictionaries({}, optional=VALUES)
 @given(mappings)
 def test_the_stored_form_reads_back(options: dict[str, Any]) -> None:
     link = LinkOptions.from_mapping(options)
-    assert LinkOptions.from_mapping(json.loads(json.dumps(link.as_dict()))) == link
-    assert hash(LinkOptions.from_mapping(link.as_dict())) == hash(link)
+    assert LinkOptions.from_mapping(json.loads(msgspec.json.encode(link))) == link
+    assert hash(LinkOptions.from_mapping(msgspec.to_builtins(link))) == hash(link)
 
 
 @pytest.mark.slow
@@ -160,7 +161,18 @@ def test_options_for_diagnostics_reach_the_front_end(option: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["-Xcudafe=--list=x", "-Xcudafe=--preinclude=x", "-Xcudafe", "-Xnvvm=-x", "-Xcicc=x"]
+    "option",
+    [
+        "-Xcudafe=--list=x",
+        "-Xcudafe=--preinclude=x",
+        "-Xcudafe",
+        "-Xnvvm=-x",
+        "-Xcicc=x",
+        "-ccbin=/x",
+        "--save-temps",
+        "-o x",
+    ],
 )
 def test_others_do_not_for_they_read_and_write_files(option: str) -> None:
     assert describe_invalid_option(option) is not None
+    assert "NVCC_CCBIN" in str(describe_invalid_option("-ccbin=clang"))

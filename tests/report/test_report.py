@@ -110,7 +110,7 @@ def test_a_combination_whose_values_occur_together_is_a_hole(tmp_path: Path) -> 
 
 
 def test_a_part_of_a_build_has_no_page(tmp_path: Path) -> None:
-    part = PartRecord(1, 2, "0" * 64, (FragmentKey.make("f", "kernel", {"a": "1"}),), (("f", "nvrtc"),), (), ())
+    part = PartRecord(1, 2, "0" * 64, 1, (("f", "nvrtc"),), (), ())
     with (
         sample(tmp_path, [{"a": "1"}], part=part) as database,
         raises(DatabaseError, "database-part", hint="jitlto merge"),

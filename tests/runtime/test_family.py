@@ -164,7 +164,7 @@ def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest
 
     def planner(entry: str | None, **configuration: object) -> SimpleNamespace:
         names = tuple(cpp_name(configuration[name]) for name in sorted(configuration))
-        target = SimpleNamespace(link_mode="lto", jit_base=None, architecture=SimpleNamespace(number=90))
+        target = SimpleNamespace(link_mode="lto", architecture=SimpleNamespace(number=90))
         return SimpleNamespace(
             plan=lambda **_: SimpleNamespace(names=names, link_target=target, chosen=None, link=None)
         )

@@ -53,6 +53,7 @@ def store(tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) ->
     directory = tmp_path / "store"
     directory.mkdir()
     monkeypatch.setenv("JITLTO_STORE", directory.as_uri())
+    monkeypatch.setenv("JITLTO_STORE_PATIENCE", "10")
     session.default.reset()
     return directory
 

@@ -8,8 +8,8 @@ import pytest
 
 from jitlto.base.errors import StoreError
 from jitlto.stores.address import MARK, parse_store
-from jitlto.stores.artifacts import Pushed, open_store, pull, push
-from jitlto.stores.backend import Backend
+from jitlto.stores.artifacts import pull, push
+from jitlto.stores.backend import Backend, open_backend
 from jitlto.stores.entry import object_name
 from tests.support.errors import raises
 
@@ -19,7 +19,7 @@ LARGE = 24 << 20  # several parts of an upload, and many pieces of a download
 @pytest.fixture
 def backend(store_url: str) -> Backend:
     """An empty store."""
-    return open_store(parse_store(store_url, writes=True))
+    return open_backend(parse_store(store_url, writes=True))
 
 
 def _file(path: Path, data: bytes) -> Path:
@@ -34,18 +34,18 @@ def _objects(backend: Backend) -> dict[str, int]:
 @pytest.mark.parametrize("size", [0, 1, 5000, pytest.param(LARGE, marks=pytest.mark.slow)])
 def test_a_file_comes_back_by_the_address_that_it_was_pushed_to(backend: Backend, tmp_path: Path, size: int) -> None:
     source = _file(tmp_path / "used.jsonl", os.urandom(size))
-    pushed = push(backend, source)
+    address, *pushed = push(backend, source)
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
-    assert (pushed.address.rpartition(MARK)[2], pushed.size, pushed.was_there) == (digest, size, False)
+    assert (address.rpartition(MARK)[2], *pushed) == (digest, size, False)
     assert _objects(backend) == {object_name("artifacts", digest): size}
-    assert push(backend, source) == Pushed(pushed.address, size, was_there=True)
-    pull(pushed.address, tmp_path / "copy")
+    assert push(backend, source) == (address, size, True)
+    pull(address, tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == source.read_bytes()
 
 
 @pytest.mark.parametrize("damage", [b"", b"conten", b"contenT", b"content "])
 def test_other_content_is_never_pulled(backend: Backend, tmp_path: Path, damage: bytes) -> None:
-    address = push(backend, _file(tmp_path / "a", b"content")).address
+    address = push(backend, _file(tmp_path / "a", b"content"))[0]
     backend.put(object_name("artifacts", address.rpartition(MARK)[2]), damage)
     target = _file(tmp_path / "target", b"as it was")
     with raises(StoreError, "store-digest", address.rpartition(MARK)[2]):
@@ -58,8 +58,8 @@ def test_other_content_is_never_pulled(backend: Backend, tmp_path: Path, damage:
 def test_a_page_in_place_of_an_artifact_sends_to_the_proxy_and_removes_nothing(
     backend: Backend, tmp_path: Path, page: bytes
 ) -> None:
-    address = push(backend, _file(tmp_path / "a", b"content")).address
+    address = push(backend, _file(tmp_path / "a", b"content"))[0]
     backend.put(object_name("artifacts", address.rpartition(MARK)[2]), page)
-    with raises(StoreError, "store-digest", address.rpartition(MARK)[2], hint="HTTPS_PROXY"):
+    with raises(StoreError, "store-failed", where=address, hint="HTTPS_PROXY"):
         pull(address, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()

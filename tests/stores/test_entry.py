@@ -5,11 +5,11 @@ import functools
 import pytest
 from hypothesis import strategies as st
 
-from jitlto.base.errors import RejectedEntryError
+from jitlto.base.errors import RejectedEntryError, StoreError
 from jitlto.stores import entry
 from jitlto.stores.signatures import SigningKey
 from tests.support.errors import raises
-from tests.support.stores import KEY, new_key
+from tests.support.stores import KEY, new_key, public_of
 
 OURS, STRANGER = functools.cache(new_key), functools.cache(lambda: new_key())
 payloads = st.binary(max_size=300)
@@ -43,17 +43,17 @@ def test_every_truncation_and_extension_is_rejected(key: SigningKey | None) -> N
 def test_where_signatures_are_required_an_unsigned_entry_is_rejected() -> None:
     data = entry.encode("kernels", KEY, b"payload", None)
     with raises(RejectedEntryError, "store-rejected", where=entry.object_name("kernels", KEY)) as caught:
-        entry.decode("kernels", KEY, data, OURS().public)
+        entry.decode("kernels", KEY, data, public_of(OURS()))
     assert "not signed" in caught.value.reason
 
 
 def test_a_signature_by_a_key_that_is_not_trusted_is_rejected() -> None:
     data = entry.encode("kernels", KEY, b"payload", STRANGER())
     with raises(RejectedEntryError, "store-rejected"):
-        entry.decode("kernels", KEY, data, OURS().public)
+        entry.decode("kernels", KEY, data, public_of(OURS()))
     forged = data.replace(STRANGER().id, OURS().id)
     with raises(RejectedEntryError, "store-rejected"):
-        entry.decode("kernels", KEY, forged, OURS().public)
+        entry.decode("kernels", KEY, forged, public_of(OURS()))
 
 
 def test_the_header_of_one_entry_does_not_go_with_the_payload_of_another() -> None:
@@ -63,17 +63,13 @@ def test_the_header_of_one_entry_does_not_go_with_the_payload_of_another() -> No
 
 def assert_rejected(data: bytes, key: SigningKey | None, kind: str = "kernels", name: str = KEY) -> None:
     with raises(RejectedEntryError, "store-rejected", where=entry.object_name(kind, name)):
-        entry.decode(kind, name, data, key and key.public)
+        entry.decode(kind, name, data, key and public_of(key))
 
 
-def test_a_page_is_rejected_as_one() -> None:
-    for data, reason in (
-        (b"<!DOCTYPE html><html></html>", entry.A_PAGE),
-        (b"\n <?xml version='1.0'?>" + bytes(200), entry.A_PAGE),
-        (b"", entry.NOT_AN_ENTRY),
-        (b"not found", entry.NOT_AN_ENTRY),
-    ):
-        with raises(RejectedEntryError) as caught:
+def test_a_page_is_an_error_that_says_what_to_do() -> None:
+    for data in (b"<!DOCTYPE html><html></html>", b"\n <?xml version='1.0'?>" + bytes(200)):
+        with raises(StoreError, "store-failed", where=entry.object_name("kernels", KEY), hint="HTTPS_PROXY"):
             entry.decode("kernels", KEY, data, None)
-        assert isinstance(caught.value, RejectedEntryError)
-        assert caught.value.reason == reason
+    for data in (b"", b"not found"):
+        with raises(RejectedEntryError, "store-rejected"):
+            entry.decode("kernels", KEY, data, None)

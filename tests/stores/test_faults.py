@@ -43,12 +43,13 @@ def test_a_broken_store_costs_50_milliseconds_and_one_message(
     pytest.fail(f"{waited:.3f} s waited for the store, {more:.3f} s more than without one")
 
 
-def test_replies_that_are_no_entries_are_misses(settings: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+def test_pages_in_place_of_entries_are_failures(settings: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
     with fault_proxy(None) as proxy, opened(proxy.environment | settings | {"JITLTO_STORE_PATIENCE": "5"}) as stores:
         proxy.set(fault="html")
         assert stores.get("kernels", "ab" * 32) is None
         assert stores.get("kernels", "ac" * 32) is None
-        assert stores.counts["rejected"] == 2
+        assert stores.get("kernels", "ad" * 32) is None
+        assert stores.counts["failures"] == 3
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
 
 
@@ -60,6 +61,7 @@ def test_a_page_in_place_of_an_entry_does_not_lead_to_the_entry_being_replaced(s
             stores.put("kernels", key, b"first")
             assert stores.flush(10)
         with opened(patient) as stores:
+            assert stores.get("kernels", "ac" * 32) is None
             proxy.set(fault="html")
             assert stores.get("kernels", key) is None
             proxy.set()

@@ -95,7 +95,7 @@ def test_no_half_entry_is_read_after_writers_were_killed(
         for name, value in variables.items():
             patch.setenv(name, value)
         address = parse_store(variables["JITLTO_STORE"])
-        backend = open_backend(address, timeout=30)
+        backend = open_backend(address)
         trusts = TrustedKeys.load(tmp_path / "signers")
         names = {f"v1/kernels/{key[:2]}/{key[2:]}": (key, number) for number, key in enumerate(map(_key, range(KEYS)))}
         found = [item.name for item in backend.list("")]

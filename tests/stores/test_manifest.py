@@ -17,8 +17,9 @@ from jitlto.cli import cli
 from jitlto.link import packs
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
-from jitlto.stores import signatures
 from jitlto.stores.manifest import Manifest
+from jitlto.stores.signatures import TrustedKeys, string
+from tests.support.commands import fails, jitlto
 from tests.support.errors import raises
 
 ZERO = "0" * 64
@@ -73,11 +74,9 @@ def run(*arguments: object) -> Result:
 
 def refused(code: str, *arguments: object) -> str:
     """Return the message of a failing command."""
-    result = run(*arguments)
-    assert isinstance(result.exception, ManifestError), result.output
-    assert result.exception.code == f"manifest-{code}", result.exception
-    assert result.exception.hint
-    return str(result.exception)
+    done = jitlto(*map(str, arguments))
+    fails(done, 1, f"[manifest-{code}]", "hint: ")
+    return done.stderr
 
 
 def listed(release: Path, signed_by: Path | None = None) -> Path:
@@ -115,6 +114,15 @@ def test_a_changed_file_fails_and_the_message_gives_both_digests(release: Path, 
         assert str(file) in message
         assert expected in message
         assert hashlib.sha256(file.read_bytes()).hexdigest() in message
+
+
+def test_all_files_that_differ_are_named_and_none_is_opened(release: Path, database: Path) -> None:
+    path = listed(release)
+    database.write_bytes(b"x")
+    database.with_name("mini.sm_90.pack").unlink()
+    message = refused("mismatch", "verify", "--manifest", path)
+    assert "[manifest-unreadable]" in message
+    assert "[database-" not in message
 
 
 def test_an_unlisted_file_fails(release: Path, database: Path, tmp_path: Path) -> None:
@@ -164,10 +172,10 @@ def test_a_manifest_is_a_file_of_sensible_size(release: Path, tmp_path: Path) ->
     (tmp_path / "large").touch()
     os.truncate(tmp_path / "large", 1 << 40)
     os.mkfifo(tmp_path / "fifo")
-    for name in ("large", "fifo", "none", "."):
-        refused("unreadable", "verify", "--manifest", tmp_path / name)
-    (tmp_path / "bytes").write_bytes(b"\xff" * 70)
-    assert "UTF-8" in refused("invalid", "verify", "--manifest", tmp_path / "bytes")
+    for name, code in (("large", "invalid"), ("fifo", "invalid"), ("none", "unreadable"), (".", "unreadable")):
+        refused(code, "verify", "--manifest", tmp_path / name)
+    (tmp_path / "bytes").write_bytes(b"0" * 64 + b"  \xff.fragdb")
+    refused("invalid", "verify", "--manifest", tmp_path / "bytes")
 
 
 # --- signatures ---
@@ -208,7 +216,9 @@ def test_a_missing_signature_is_a_failure_if_signers_are_given(release: Path, da
 def test_others_signatures_and_signatures_for_other_things_fail(release: Path, key: Path, tmp_path: Path) -> None:
     other = made_key(tmp_path / "other")
     path = listed(release, other)
-    assert "not made by a key" in refused("untrusted", "verify", "--manifest", path, "--signers", signers_of(key))
+    assert "not made by an Ed25519 key" in refused(
+        "untrusted", "verify", "--manifest", path, "--signers", signers_of(key)
+    )
     Path(f"{path}.sig").unlink()
     tool("ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", "file", path)
     everything = tmp_path / "everything"
@@ -223,13 +233,10 @@ def test_others_signatures_and_signatures_for_other_things_fail(release: Path, k
     ("lines", "name"),
     [
         (["me,release@example.org KEY"], "me"),
-        (["*@example.org,me KEY"], "*@example.org"),
         (["# a comment", "", 'release namespaces="git" KEY', 'me namespaces="git,jitlto" KEY'], "me"),
-        (['old valid-before="20200101" KEY', 'early valid-after="20990101" KEY', "me KEY"], "me"),
         (["me cert-authority KEY"], None),
-        (["OTHER", "me OTHER KEY"], None),
-        (["me,you OTHER", "them OTHER", "you KEY"], "you"),
-        (["# me KEY", "KEY"], None),
+        (["them OTHER", "you KEY"], "you"),
+        (["# me KEY", "me OTHER KEY"], None),
     ],
     ids=lambda value: "; ".join(value) if isinstance(value, list) else str(value),
 )
@@ -247,16 +254,13 @@ def test_a_key_counts_in_every_line_that_lists_it(
         assert f"signed by {name}\n" in run("verify", "--manifest", path, "--signers", signers).output
 
 
-@pytest.mark.slow
 @needs_ssh
-@pytest.mark.parametrize("kind", [["rsa"], ["ecdsa"], ["ecdsa", "-b", "521"], ["ed25519"]], ids=" ".join)
-def test_every_kind_of_key_signs(release: Path, tmp_path: Path, kind: list[str]) -> None:
-    tool("ssh-keygen", "-q", "-t", *kind, "-N", "", "-f", tmp_path / "another")
+def test_keys_of_other_types_sign_nothing(release: Path, tmp_path: Path) -> None:
+    tool("ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", tmp_path / "another")
     path = listed(release, tmp_path / "another")
-    signers = signers_of(tmp_path / "another")
-    assert run("verify", "--manifest", path, "--signers", signers).exit_code == 0
-    path.write_bytes(path.read_bytes() + f"{ZERO}  more.fragdb\n".encode())
-    refused("untrusted", "verify", "--manifest", path, "--signers", signers)
+    assert "Ed25519" in refused(
+        "untrusted", "verify", "--manifest", path, "--signers", signers_of(tmp_path / "another")
+    )
 
 
 @pytest.mark.parametrize("touched", [True, False])
@@ -264,18 +268,16 @@ def test_a_hardware_key_signs_when_somebody_touches_it(touched: bool) -> None:
     """As PROTOCOL.u2f describes it; ssh-keygen needs the hardware."""
     private = Ed25519PrivateKey.generate()
     kind, application = b"sk-ssh-ed25519@openssh.com", b"ssh:"
-    key = b"".join(map(signatures.string, (kind, private.public_key().public_bytes_raw(), application)))
+    key = b"".join(map(string, (kind, private.public_key().public_bytes_raw(), application)))
     parts = (b"jitlto", b"", b"sha512", hashlib.sha512(b"text").digest())
-    signed = b"SSHSIG" + b"".join(map(signatures.string, parts))
+    signed = b"SSHSIG" + b"".join(map(string, parts))
     state = bytes([touched]) + (7).to_bytes(4, "big")
     raw = private.sign(hashlib.sha256(application).digest() + state + hashlib.sha256(signed).digest())
-    signature = signatures.string(kind) + signatures.string(raw) + state
-    blob = b"SSHSIG\0\0\0\1" + b"".join(map(signatures.string, (key, b"jitlto", b"", b"sha512", signature)))
+    signature = string(kind) + string(raw) + state
+    blob = b"SSHSIG\0\0\0\1" + b"".join(map(string, (key, b"jitlto", b"", b"sha512", signature)))
     armored = b"-----BEGIN SSH SIGNATURE-----\n" + base64.encodebytes(blob) + b"-----END SSH SIGNATURE-----\n"
-    if touched:
-        assert signatures.signer_of(armored, b"text", "jitlto") == key
-        with pytest.raises(ValueError, match="wrong"):
-            signatures.signer_of(armored, b"other", "jitlto")
-    else:
-        with pytest.raises(ValueError, match="touched"):
-            signatures.signer_of(armored, b"text", "jitlto")
+    trusted = TrustedKeys({key: "me"}, "jitlto")
+    assert trusted.signer_of(armored, b"text") == ("me" if touched else None)
+    assert trusted.signer_of(armored, b"other") is None
+    assert TrustedKeys({key: "me"}, "other").signer_of(armored, b"text") is None
+    assert not trusted.ids  # it signs no entries

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.errors import StoreError
 from jitlto.stores import entry
-from jitlto.stores.entry import RejectedEntryError
 from tests.support.shared_stores import KeyPair, Object, WrongReplies, opened, signed, trust, trusted
 from tests.support.store_server import fault_proxy
 
@@ -45,7 +45,7 @@ def test_no_wrong_reply_is_decoded(keys: tuple[KeyPair, KeyPair], tmp_path: Path
             reply = way(wanted)
             try:
                 payload = entry.decode(wanted.kind, wanted.key, reply, trusts)
-            except RejectedEntryError:
+            except StoreError:
                 continue
             assert payload == wanted.payload, way.__name__
             assert reply == wrong.entry(wanted), way.__name__

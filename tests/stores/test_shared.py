@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base import log
 from jitlto.base.errors import StoreError
-from jitlto.base.log import WarnOnce
 from jitlto.stores import entry, shared
 from jitlto.stores.address import StoreAddress
-from jitlto.stores.backend import StoredObject
 from jitlto.stores.shared import SharedStore
 from jitlto.stores.trust import Trust
 from tests.support.errors import raises
@@ -36,16 +35,10 @@ class Fake:
         self.reply: Callable[[str], bytes | None] = lambda name: None
         self.opens: Callable[[], None] = lambda: None
         self.held: dict[str, bytes] = {}
-        self.modified = time.time()
-
-    def read(self, name: str, first: int | None = None) -> StoredObject | None:
-        self.requests.append(name)
-        data = self.reply(name)
-        return None if data is None else StoredObject(name, len(data), self.modified, data[:first])
 
     def get(self, name: str) -> bytes | None:
-        found = self.read(name)
-        return None if found is None else found.data
+        self.requests.append(name)
+        return self.reply(name)
 
     def put(self, name: str, data: bytes) -> None:
         self.requests.append(f"put {name}")
@@ -57,12 +50,12 @@ class Fake:
 def backend(monkeypatch: pytest.MonkeyPatch) -> Fake:
     made = Fake()
 
-    def open_backend(address: StoreAddress, *, timeout: float) -> Fake:
+    def open_backend(address: StoreAddress, *, retries: int) -> Fake:
         made.opens()
         return made
 
     monkeypatch.setattr(shared, "open_backend", open_backend)
-    monkeypatch.setattr(shared, "_warn", WarnOnce(shared.__name__))
+    monkeypatch.setattr(log, "_warned", {})
     return made
 
 
@@ -275,7 +268,7 @@ def test_what_was_read_and_rejected_is_replaced_whatever_its_head_says(store: Sh
 
 
 def test_more_than_fits_is_dropped(store: SharedStore, backend: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "_MOST_QUEUED_BYTES", 100)
+    monkeypatch.setattr(shared, "_MOST_QUEUED", 100)
     opened(store)
     go = threading.Event()
     backend.reply = lambda name: go.wait(10) and None

@@ -12,7 +12,7 @@ from tests.support.toolkits import NEWEST, RELEASES
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 #: What tests/support/compatibility_gpu.py wrote.
 RECORDED = PAGE.parent / "benchmarks" / "compatibility.json"
-LTO, PTX, JIT, REFUSED = "LTO", "PTX", "JIT", "refused"
+LTO, PTX, REFUSED = "LTO", "PTX", "refused"
 LOADS = "loads"
 
 
@@ -67,7 +67,7 @@ def _table(
     gpu: tuple[str, ...] = (),
 ) -> Table:
     """A table from its rows, whose words stand for the columns in order."""
-    words = {"L": LTO, "P": PTX, "J": JIT, "-": REFUSED, "+": LOADS}
+    words = {"L": LTO, "P": PTX, "-": REFUSED, "+": LOADS}
     cells = []
     for (row, states), (place, column) in product(rows.items(), enumerate(columns)):
         name = f"{letter}{len(cells) + 1}"
@@ -100,17 +100,16 @@ ASKED = _table(
 #: Fragments for compute_75 of the linker's own release, by the target.
 TARGETS = _table(
     "D", "target", _BY[1:],
-    {"sm_70": "---", "sm_75": "LLL", "sm_90": "LLL", "sm_90a": "LLL", "sm_121": "LLL", "sm_101": "L--", "sm_88": "JLL",
-     "sm_110": "JLL", "a device with compute capability 13.0": "JJJ", "sm_130, asked for": "---"},
+    {"sm_70": "---", "sm_75": "LLL", "sm_90": "LLL", "sm_90a": "LLL", "sm_121": "LLL", "sm_101": "L--", "sm_88": "-LL",
+     "sm_110": "-LL", "a device with compute capability 13.0": "---", "sm_130, asked for": "---"},
     "test_targets",
 )  # fmt: skip
 DRIVERS = ["11.8", "12.4", "12.9", "13.0", "14.0"]
 #: Linked code, by the driver that is to load it; those on the driver for CUDA 13.0 ran.
 CODE = _table(
     "E", "made by", [f"driver for CUDA {version}" for version in DRIVERS],
-    {"cubin of nvJitLink 12.9": "-++++", "cubin of nvJitLink 13.0": "---++", "cubin of nvJitLink 13.5": "---++",
-     "PTX of nvJitLink 12.9": "--+++", "PTX of nvJitLink 13.0": "---++", "PTX of nvJitLink 13.5": "----+"},
-    "test_drivers", decided=True, gpu=("E4", "E9", "E14", "E19", "E24", "E29"),
+    {"cubin of nvJitLink 12.9": "-++++", "cubin of nvJitLink 13.0": "---++", "cubin of nvJitLink 13.5": "---++"},
+    "test_drivers", decided=True, gpu=("E4", "E9", "E14"),
 )  # fmt: skip
 
 TABLES = (BOTH, LTOIR, ASKED, TARGETS, CODE)

@@ -1,6 +1,6 @@
 """The cells of docs/compatibility.md that need a GPU, run once and recorded.
 
-Where the CUDA releases are (see tests/support/toolkits.py), databases, cubins and PTX of each go into one folder::
+Where the CUDA releases are (see tests/support/toolkits.py), databases and cubins of each go into one folder::
 
     JITLTO_TEST_TOOLKITS=DIRECTORY python -m tests.support.compatibility_gpu prepare FOLDER --arch sm_90
 
@@ -24,9 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from jitlto.base.errors import JitltoError
-from jitlto.base.versions import Architecture
 from jitlto.cuda import device, driver, nvjitlink
-from jitlto.cuda.compatibility import newest_ptx_isa
 from jitlto.database import FragmentDatabase
 from jitlto.launch.launcher import Launcher
 from jitlto.plan.cache_entry import Chosen, LinkedKernel
@@ -35,7 +33,6 @@ from tests.support import toolkits
 from tests.support.compatibility_cases import CODE
 
 RELEASES = ("12.9", "13.0", toolkits.NEWEST)
-OLDER = Architecture(80)  # whose PTX a driver compiles for a later device, as where nvJitLink does not know that one
 TWICE = {"data_type": "float", "op_name": "twice"}
 SIZE = 1000
 
@@ -67,18 +64,12 @@ def prepare(folder: Path, arch: str) -> None:
 
 
 def make(database: Path, folder: Path, arch: str) -> None:
-    """Link in the environment of one release: a cubin, and PTX for the device's architecture and for an older one."""
+    """Link a cubin in the environment of one release."""
     version = str(nvjitlink.version())
     with FragmentDatabase(database) as opened:
         plan = KernelFamily("mini", opened).plan(arch=arch, **TWICE)
-        own = Architecture.parse(arch)
-        code = {f"{version}.cubin": (plan.link().cubin, own.sm)}
-        for target in (own, OLDER):
-            code[f"{version}.{target.compute}.ptx"] = (plan.link_ptx(target).encode(), target.compute)
-    for name, (data, _) in code.items():
-        (folder / name).write_bytes(data)
-    files = [{"file": name, "target": target} for name, (_, target) in code.items()]
-    print(json.dumps({"nvjitlink": version, "isa": str(newest_ptx_isa(nvjitlink.version())), "code": files}))
+        (folder / f"{version}.cubin").write_bytes(plan.link().cubin)
+    print(json.dumps({"nvjitlink": version, "target": plan.target.sm}))
 
 
 def doubles(launcher: Launcher) -> bool:
@@ -90,13 +81,13 @@ def doubles(launcher: Launcher) -> bool:
     return bool((values == 2 * cupy.arange(SIZE, dtype=cupy.float32)).all())
 
 
-def run_code(folder: Path, about: dict[str, Any], code: dict[str, str]) -> dict[str, object]:
+def run_code(folder: Path, about: dict[str, str]) -> dict[str, object]:
     """Load code that was linked before, and launch it if the driver takes it."""
-    with FragmentDatabase(folder / f"{about['nvjitlink']}.fragdb") as database:
+    version, target = about["nvjitlink"], about["target"]
+    with FragmentDatabase(folder / f"{version}.fragdb") as database:
         entry = KernelFamily("mini", database).plan(arch="sm_90", **TWICE).entry
-    linked = LinkedKernel((folder / code["file"]).read_bytes(), entry.entry, code["target"], "", 0.0)
-    kind = "PTX" if linked.is_ptx else "cubin"
-    ran: dict[str, object] = {"made_by": f"{kind} of nvJitLink {about['nvjitlink']}", "target": code["target"]}
+    linked = LinkedKernel((folder / f"{version}.cubin").read_bytes(), entry.entry, target, "", 0.0)
+    ran: dict[str, object] = {"made_by": f"cubin of nvJitLink {version}", "target": target}
     try:
         launcher = Launcher(Chosen(str(entry.key), "0" * 64, entry.signature), linked, _unplanned)
         return ran | {"loads": True, "right": doubles(launcher)}
@@ -130,7 +121,7 @@ def record(folder: Path, output: Path) -> None:
     cuda = driver.cuda_version()
     assert cuda, "there is no driver here"
     own = device.architecture()
-    codes = [run_code(folder, about, code) for about in made for code in about["code"]]
+    codes = [run_code(folder, about) for about in made]
     column = f"driver for CUDA {cuda}"
     names = {cell.row: cell.name for cell in CODE.cells if cell.column == column}
     for ran in codes:
@@ -142,8 +133,7 @@ def record(folder: Path, output: Path) -> None:
         "cuda": str(cuda),
         "nvjitlink": str(nvjitlink.version()),
         "python": platform.python_version(),
-        "code": {names.get(str(r["made_by"]), r["made_by"]): r for r in codes if r["target"] in (own.sm, own.compute)},
-        "ptx_for_an_older_architecture": [r for r in codes if r["target"] == OLDER.compute],
+        "code": {names.get(str(ran["made_by"]), ran["made_by"]): ran for ran in codes},
         "databases": {about["nvjitlink"]: run_database(folder, about["nvjitlink"]) for about in made},
     }
     output.write_text(json.dumps(report, indent=2) + "\n")

@@ -1,8 +1,8 @@
 """What one CUDA release makes of fragments: run by test_compatibility.py in the environment of that release.
 
 ``build DIRECTORY`` builds databases, ``family FILE`` that of a ``family.toml``, ``bare DIRECTORY`` compiles
-LTO-IR as a caller may bring it, ``digest FILE`` compiles a source, ``link FILE`` reads a list of links as JSON, links
-them and asks `jitlto doctor` about them too, and ``assemble FILE`` makes cubins of linked PTX. All print JSON.
+LTO-IR as a caller may bring it, ``digest FILE`` compiles a source, and ``link FILE`` reads a list of links as JSON and
+links them. All print JSON.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.build.pipeline import build
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.cuda import device, nvjitlink, ptx, toolkit
+from jitlto.cuda import device, nvjitlink, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
@@ -116,20 +116,11 @@ def outcome(path: Path, arch: str, mode: str) -> dict[str, object]:
             plans = [plan(KernelFamily("mini", opened), arch, mode, name) for name in ("twice", "square")]
             linked, _ = [each.link() for each in plans]
         found: dict[str, object] = {"mode": plans[0].link_mode, "code": linked.target, "said": heard.said}
-        if linked.is_ptx:
-            module = ptx.parse_ptx(linked.cubin.decode())
-            return found | {"ptx": linked.cubin.decode(), "isa": str(module.isa), "requires": len(module.requires)}
         return found | {"elf": linked.cubin[:4] == b"\x7fELF", "inlined": _CALLED not in linked.cubin}
     except JitltoError as error:
         return {"error": type(error).__name__, "message": str(error), "said": heard.said}
     finally:
         logger.removeHandler(heard)
-
-
-def assembled(text: str, arch: str) -> bool:
-    """Whether this release makes a cubin of linked PTX, as a driver that knows the target would."""
-    item = LinkInput(InputKind.PTX, text.encode(), "linked")
-    return link([item], Architecture.parse(arch), []).data[:4] == b"\x7fELF"
 
 
 def main() -> None:
@@ -142,8 +133,6 @@ def main() -> None:
             "nvjitlink": str(nvjitlink.version()),
             "links": [{"link": outcome(*each)} for each in links],
         }
-    elif what == "assemble":
-        answer = [assembled(text, arch) for text, arch in json.loads(argument.read_text())]
     else:
         answer = {"build": databases, "family": family, "bare": bare, "digest": digest}[what](argument)
     print(json.dumps(answer))

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jitlto.base import mangling
+from jitlto.base import log, mangling
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import digest_of
@@ -222,8 +222,7 @@ def with_rows(path: Path, content: Iterable[Any], part: Any = None) -> None:
         blobs = dict(connection.execute("SELECT sha256, data FROM blob"))
     meta = {} if part is None else {"part": json.dumps(part, sort_keys=True, separators=(",", ":")).encode()}
     path.unlink()
-    names = tuple(sorted(key for table, key in listed if table == "family"))
-    writer._fill(path, meta, names, ((*name, record) for name, record in sorted(listed.items())), blobs)
+    writer._fill(path, meta, ((*name, record) for name, record in sorted(listed.items())), blobs)
 
 
 def use(path: Path) -> None:
@@ -321,9 +320,8 @@ def _json(data: bytes) -> Any:
 
 
 def _record_seeds(ground: Ground) -> list[bytes]:
-    keys = [row[1] for row in rows(ground.database) if row[0] == "fragment"]
     part = {
-        "number": 1, "count": 2, "whole": "0" * 64, "keys": keys, "toolchains": [["mini", "nvrtc 1"]],
+        "number": 1, "count": 2, "whole": "0" * 64, "fragments": 7, "toolchains": [["mini", "nvrtc 1"]],
         "faults": [["f", "_Z2opf"]], "advice": ["x"],
     }  # fmt: skip
     content = rows(ground.database)
@@ -334,7 +332,7 @@ def _record_seeds(ground: Ground) -> list[bytes]:
 
 
 def _pack(ground: Ground, data: bytes) -> None:
-    packs._warn_once._warned.clear()  # each digest of each pack once, which adds up here
+    log._warned.clear()  # each digest of each pack once, which adds up here
     path = ground.file("p.pack", edited(ground.pack, data) if data[:1] != b"j" else b"")
     database = path.with_suffix(".fragdb")
     if data[:1] == b"j":

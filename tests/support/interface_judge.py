@@ -40,7 +40,7 @@ def ask(family: Family, directory: Path) -> Answer:
         loaded = [declaration.load_family(write_family(directory, family.files("pair")))]
         report = build(loaded, directory / "pair.fragdb", executor=compiler())
         with FragmentDatabase(report.path) as database:
-            if not check(database, use_cache=False).holds:
+            if not check(database).holds:
                 return Answer(refused="check")
             planner = KernelFamily("pair", database).planner()
             if family.is_callers:

@@ -51,7 +51,8 @@ def trusted(path: Path, *keys: KeyPair) -> TrustedKeys:
 def opened(variables: dict[str, str]) -> Iterator[SharedStore]:
     """The stores of a process with these variables; written out at the end."""
     patient = {"JITLTO_STORE_PATIENCE": "10"} | variables
-    with patch.dict(os.environ, patient), patch.dict(shared._by_settings, clear=True):
+    shared._store_of.cache_clear()
+    with patch.dict(os.environ, patient):
         stores = SharedStore.from_config(Config.read(os.environ))
         assert stores is not None
         stores.open_soon()
@@ -141,7 +142,7 @@ class WrongReplies:
 
     def noise(self, _: Object) -> bytes:
         """No entry at all."""
-        return self._chance.choice([b"", b"<html></html>", b"\0" * 1000, self._chance.randbytes(300)])
+        return self._chance.choice([b"", b"\0" * 1000, self._chance.randbytes(300)])
 
     def forged(self, wanted: Object) -> bytes:
         """Unsigned by the attacker, with the head of a genuine entry in part."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from jitlto.base.config import Config
 from jitlto.stores.address import StoreAddress
 from jitlto.stores.shared import SharedStore
-from jitlto.stores.signatures import SigningKey
+from jitlto.stores.signatures import SigningKey, TrustedKeys
 from jitlto.stores.trust import Trust
 
 #: A key in the form of the cache's: 64 hexadecimal digits.
@@ -17,6 +17,11 @@ def new_key() -> SigningKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return SigningKey(Ed25519PrivateKey.generate())
+
+
+def public_of(key: SigningKey) -> TrustedKeys:
+    """The key's public half, as the keys that are trusted."""
+    return TrustedKeys({key.public: "somebody"})
 
 
 def write_key(path: Path, comment: str = "somebody@example.org") -> Path:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from jitlto.base.errors import JitltoError, LaunchError, LinkError, TuningError
+from jitlto.base.errors import JitltoError, LaunchError, LinkError, TuningError, WisdomError
 from jitlto.record.tuning import Variant
 from jitlto.tuning import tune as tuning
 from jitlto.tuning import wisdom_file
 from jitlto.tuning.best import Best, Problem
 from jitlto.tuning.tune import TuneReport
+from tests.support.errors import raises
 from tests.support.simulated import Simulated
 from tests.support.tuned import PlannedFamily, pretend_to_link
 
@@ -63,13 +64,21 @@ def test_what_is_found_is_used(tuned: PlannedFamily) -> None:
     assert (best.origin, best.variant) == ("measured", report.entry.chosen.variant)
     assert str(best.variant) == "op_name=square block=128"
     assert report.entry.speed_up == pytest.approx(2.0, rel=0.02)
-    assert len(wisdom_file.read(tuned.session.config.wisdom)) == 1
+    assert len(wisdom_file.read(tuned.session.config.wisdom).entries) == 1
 
 
 def test_ten_tunings_give_one_answer(tuned: PlannedFamily) -> None:
     found = {tune(tuned, device=Simulated(seed), save=False).entry.chosen.variant for seed in range(10)}
     assert len(found) == 1
     assert not tuned.session.config.wisdom.exists()
+
+
+def test_wisdom_that_cannot_be_kept_is_an_error_before_anything_is_measured(tuned: PlannedFamily) -> None:
+    tuned.session.config.wisdom.write_text("of another version")
+    device = Simulated(1)
+    with raises(WisdomError, "wisdom-damaged"):
+        tune(tuned, device=device)
+    assert device.now == 0
 
 
 def test_a_variant_with_other_results_is_never_timed(tuned: PlannedFamily) -> None:

@@ -21,7 +21,7 @@ SOME = Wisdom([entry(trial(1.0), trial(0.5, veclen="4")), entry(trial(2.0), rows
 @given(wisdoms)
 def test_what_is_written_is_read_and_equal_wisdom_makes_equal_bytes(wisdom: Wisdom) -> None:
     data = wisdom_file.encode(wisdom)
-    assert wisdom_file.decode(data, "file") == wisdom
+    assert wisdom_file.decode(data, "file").entries == wisdom.entries
     assert wisdom_file.encode(Wisdom(reversed(wisdom.entries))) == data
 
 
@@ -47,7 +47,7 @@ def test_a_damaged_file_is_refused_or_the_same(data: st.DataObject) -> None:
     except WisdomError as error:
         assert error.code == "wisdom-damaged"
     else:
-        assert read == SOME
+        assert read.entries == SOME.entries
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_forged_file_with_impossible_values_is_refused(old: bytes, new: bytes)
 def test_files_on_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "new" / "some.wisdom"
     wisdom_file.write(path, SOME)
-    assert wisdom_file.read(path) == SOME
+    assert wisdom_file.read(path).entries == SOME.entries
     with raises(WisdomError, "wisdom-unreadable", where="missing"):
         wisdom_file.read(tmp_path / "missing")
     with raises(WisdomError, "wisdom-unreadable"):
@@ -96,7 +96,7 @@ def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "own.wisdom"
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda rows: wisdom_file.add(path, entry(trial(1.0), rows=rows)), range(40)))
-    assert len(wisdom_file.read(path)) == 40
+    assert len(wisdom_file.read(path).entries) == 40
 
 
 def test_what_is_added_takes_the_place_of_what_was_there(tmp_path: Path) -> None:

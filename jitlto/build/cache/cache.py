@@ -66,7 +66,7 @@ class Cache:
         held = {key: data for key in wanted if (data := self.store.get(kind, key)) is not None}
         found = {key: (data, Layer.DIRECTORY) for key, data in held.items()}
         if self.shared is not None:
-            if self.shared.takes_writes and not self.store.readonly:
+            if self.shared.takes_writes:
                 for key, data in held.items():
                     self.shared.put(kind, key, data)
             for key, data in self.shared.get_many(kind, [key for key in wanted if key not in held]).items():
@@ -77,7 +77,7 @@ class Cache:
     def put(self, kind: str, key: str, data: bytes) -> None:
         """Store an entry whose key is made of all that it depends on."""
         self.store.put(kind, key, data)
-        if self.shared is not None and not self.store.readonly:
+        if self.shared is not None:
             self.shared.put(kind, key, data)
 
     def find_units(self, wanted: Mapping[str, CompileConfig]) -> dict[str, tuple[Unit, Layer]]:

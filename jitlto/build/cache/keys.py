@@ -18,7 +18,8 @@ from jitlto.compile.headers import HeaderSearch
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
 
-#: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
+#: Increment when the same inputs may give a different compiled source or be refused, or when the format of entries
+#: changes.
 REVISION = 14
 
 

@@ -1,6 +1,6 @@
 """What a build asks of the scheduler: a rendered source, compiled in one way."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -22,6 +22,8 @@ class CompileRequest:
 
     rendered: RenderedSource
     config: CompileConfig
+    #: Checks the source against its interfaces, before it is compiled: raises a BuildError.
+    check: Callable[[RenderedSource], None]
 
     @property
     def key(self) -> FragmentKey:

@@ -114,10 +114,20 @@ class Scheduler:
         for key, (unit, layer) in self.cache.find_units(wanted).items() if self.cache else ():
             by_key[key].answer = unit.compiled
             self._deliver(by_key[key].requests, unit.compiled, layer)
-        missing = [task for task in new if task.answer is None]
+        missing = [task for task in new if task.answer is None and self._holds(task)]
         # The first of each head first: workers then read these side by side, for all that follow.
         first = {task.requests[0].head: task for task in reversed(missing)}
         return sorted(missing, key=lambda task: (first[task.requests[0].head] is not task, -task.cost))
+
+    def _holds(self, task: _Task) -> bool:
+        """Check the source of a task; what the cache has was checked when it was compiled."""
+        request = task.requests[0]
+        try:
+            request.check(request.rendered)
+        except JitltoError as error:
+            task.answer = error
+            self._deliver(task.requests, error)
+        return task.answer is None
 
     def _finish(self, future: Future[CompileResult], task: _Task) -> None:
         try:

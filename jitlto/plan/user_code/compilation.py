@@ -57,7 +57,7 @@ def compile_once(
     if payload and (cached := _decode(payload, architecture)):
         return cached
     made = nvrtc.compile_source(source, [architecture], options)
-    if store is not None and not store.readonly:
+    if store is not None:
         entry = _Entry(made.ltoir[architecture], made.ptx, str(made.version), made.warnings, made.identity)
         store.put(ENTRIES, key, msgspec.json.encode(entry))
         store.prune_if_due()

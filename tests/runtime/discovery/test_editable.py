@@ -12,10 +12,10 @@ import pytest
 import jitlto
 from jitlto.base import config
 from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.check.environment import installed_families
 from jitlto.cuda import libraries
 from jitlto.runtime import session
 from jitlto.runtime.discovery import editable
-from jitlto.runtime.discovery.installed import installed_families
 from jitlto.runtime.family import KernelFamily
 from tests.support.distributions import install
 from tests.support.errors import raises
@@ -214,7 +214,7 @@ def test_a_toolkit_that_is_no_package_counts_and_the_working_directory_does_not(
 
 @pytest.mark.slow
 def test_sources_known_only_to_the_build_are_built_every_time(source: Path) -> None:
-    (source / "pyproject.toml").write_text('[tool.jitlto]\nfamilies = ["kernels/none"]\n')
+    (source / "pyproject.toml").write_text(SETTINGS.replace("kernels/mini", "kernels/none"))
     assert state(source) is None
     with raises(DatabaseError, "database-build-failed", "kernels/none"):
         anew()
@@ -224,17 +224,18 @@ def test_sources_known_only_to_the_build_are_built_every_time(source: Path) -> N
 
 
 def test_listing_builds_nothing(source: Path, empty_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (listed,) = [each for each in installed_families(session.default.registry) if each.distribution == "my-package"]
-    assert (listed.editable, listed.database) == (str(source), None)
-    assert listed.trouble == "not built yet; first use builds it"
+    (listed,) = [each for each in installed_families(config.current()) if "of my-package" in each.value]
+    assert listed.ok
+    assert listed.value == f"mini of my-package 1.0: {source}: not built yet; first use builds it"
     assert not caplog.records
     assert not (empty_cache / "editable").exists()
 
 
 def test_listing_says_that_a_source_tree_is_gone(source: Path) -> None:
     source.rename(source.with_name("elsewhere"))
-    (listed,) = [each for each in installed_families(session.default.registry) if each.distribution == "my-package"]
-    assert (listed.trouble, listed.database) == (f"its source tree is gone: {source}", None)
+    (listed,) = [each for each in installed_families(config.current()) if "of my-package" in each.value]
+    assert listed.value.endswith(f"its source tree is gone: {source}")
+    assert not listed.ok
     assert "pip uninstall my-package" in str(listed.remedy)
 
 
