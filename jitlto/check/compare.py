@@ -78,5 +78,5 @@ def _compare(family: KernelFamily, job: LinkJob) -> None:
     ]
     store, workers = family.session.kernel_cache.store, default_workers() if len(inputs) > _MANY else 1
     provided, target = [f.provides for f in fragments], plan.target
-    if conflict := ConflictSearch(inputs, provided, target, plan.options, store, workers).find():
-        raise conflict.error()
+    if error := ConflictSearch(inputs, provided, target, plan.options, store, workers).find():
+        raise error

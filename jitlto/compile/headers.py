@@ -333,11 +333,6 @@ def name_searched(names: Iterable[str]) -> str:
     return _SEARCHED + "|".join(sorted(name for name in names if not set(name) & set("|\n")))
 
 
-def is_outside(name: str) -> bool:
-    """Return whether a header is outside of the root in which it was found, as ``../common.cuh``."""
-    return split_name(name)[1].startswith("../")
-
-
 def _tree_name(place: _Place) -> str:
     """Return the path of a header in the first root, or its exact name: see :func:`split_name`."""
     return place.path if place.root < 1 else place.exact_name

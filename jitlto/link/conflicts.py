@@ -1,22 +1,22 @@
 """Functions that a caller's input and a fragment define differently under one name, of which a link keeps one.
 
-SASS, archives and fatbins without LTO-IR cannot be inspected.
+LTO-IR is compared as ``definitions`` does. PTX is compared with the PTX that the compiler made of fragments, of whose
+definitions the database has the hashes. SASS, archives and fatbins without LTO-IR cannot be inspected.
 """
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import ToolchainError
+from jitlto.base.errors import LinkError, ToolchainError
 from jitlto.base.mangling import is_toolkit_name
-from jitlto.base.versions import Architecture
-from jitlto.cuda.bodies import Bodies, hash_weak
+from jitlto.cuda.bodies import hash_weak
 from jitlto.cuda.compatibility import LinkTarget
-from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.cuda.ptx import parse_ptx
-from jitlto.link.definitions import Conflict, ConflictSearch
-from jitlto.plan.user_code.inputs import UserInput, make_stub
-from jitlto.record.fragment import Fragment, SymbolKind
+from jitlto.link.definitions import ConflictSearch, conflict
+from jitlto.plan.user_code.inputs import UserInput
+from jitlto.record.fragment import Fragment
 from jitlto.record.options import LinkOptions
 
 _WORKERS = 4  # links at once, where cores are free
@@ -42,50 +42,26 @@ def check_conflicts(
     Raises:
         LinkError: For the first two that do.
     """
-    mode, target = link_target.link_mode, link_target.architecture
+    mode = link_target.link_mode
     theirs = [(user, i) for user in supplied if not user.symbols.opaque for kind, i in user.images if kind == mode]
     texts = [item for _, item in theirs if item.kind is InputKind.PTX]
-    inline = [(user, item) for user, item in theirs if item.has_inline]
-    ltoir = [(item, user.symbols.provides) for user, item in inline if item.kind is not InputKind.PTX]
-    own = [(item, fragment.provides) for fragment, item in fragments]
+    ltoir = [(i, user.symbols.provides) for user, i in theirs if i.has_inline and i.kind is not InputKind.PTX]
     try:
-        if mode == "ptx":
-            conflict = _find_in_texts(texts, [(item, dict(fragment.bodies)) for fragment, item in fragments])
-        else:
-            inputs = [item for item, _ in (*own, *ltoir)]
-            provided = [provides for _, provides in (*own, *ltoir)]
-            how = target, options, store, _WORKERS
-            conflict = ConflictSearch(inputs, provided, *how).find() if ltoir else None
-            conflict = conflict or _find_in_texts(texts, ())
-            for text in texts:
-                conflict = conflict or _find_beside_ltoir(text, inputs, target, options, store)
-    except ToolchainError as error:  # PTX and LTO-IR are linked where no compiler is installed, too
-        _log.warning("inline functions of %s are not compared: %s", ", ".join(i.name for _, i in theirs), error.what)
+        error = _find_in_texts(texts, [(item, dict(fragment.bodies)) for fragment, item in fragments])
+        if error is None and ltoir and mode == "lto":
+            every = [*((item, fragment.provides) for fragment, item in fragments), *ltoir]
+            inputs, provided = [item for item, _ in every], [symbols for _, symbols in every]
+            error = ConflictSearch(inputs, provided, link_target.architecture, options, store, _WORKERS).find()
+    except ToolchainError as missing:  # PTX and LTO-IR are linked where no compiler is installed, too
+        _log.warning("inline functions of %s are not compared: %s", ", ".join(i.name for _, i in theirs), missing.what)
         return
-    if conflict is not None:
-        raise conflict.error()
-
-
-def _find_beside_ltoir(
-    text: LinkInput, ltoir: Sequence[LinkInput], target: Architecture, options: LinkOptions, store: CacheDir | None
-) -> Conflict | None:
-    """Find a function of PTX that LTO-IR defines differently; one that is inlined stays with each."""
-    module = parse_ptx(text.data.decode())
-    names = sorted(s.name for s in module.provides if s.kind is SymbolKind.FUNCTION and not is_toolkit_name(s.name))
-    if not names:
-        return None
-    stub, flags, bodies = make_stub(names, store), ("-lto", *options.flags()), Bodies(module)
-    for item in ltoir:
-        other = parse_ptx(link([item, stub], target, flags, ptx=True).data.decode())
-        both, theirs = [n for n in names if n in other.declarations and other.declarations[n].defined], Bodies(other)
-        if differing := tuple(name for name in both if bodies.hash(name) != theirs.hash(name)):
-            return Conflict(item.name, text.name, differing)
-    return None
+    if error is not None:
+        raise error
 
 
 def _find_in_texts(
     texts: Sequence[LinkInput], fragments: Iterable[tuple[LinkInput, Mapping[str, str]]]
-) -> Conflict | None:
+) -> LinkError | None:
     """Find a function or variable that PTX of a caller and earlier PTX define differently, fragments' being first."""
     before = list(fragments)
     for text in texts:
@@ -93,6 +69,6 @@ def _find_in_texts(
         for earlier, theirs in before:
             both = bodies.keys() & theirs.keys()
             if differing := tuple(sorted(n for n in both if bodies[n] != theirs[n] and not is_toolkit_name(n))):
-                return Conflict(earlier.name, text.name, differing)
+                return conflict(earlier.name, text.name, differing)
         before.append((text, bodies))
     return None

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from jitlto.base.cache_dir import CacheDir
@@ -36,32 +35,23 @@ _BATCH = 16  # inputs whose functions one stub keeps
 _INTERNAL = re.compile(r"\$|_INTERNAL_|_GLOBAL__N_|^jitlto_stub")
 
 
-class Conflict(Struct, frozen=True):
-    """Two inputs whose definitions differ.
+def conflict(first: str, second: str, symbols: Sequence[str], *, is_hidden: bool = False) -> LinkError:
+    """Return the error for two inputs whose definitions differ.
 
     Args:
         first, second: Their names.
         symbols: The mangled names of the definitions, as far as they can be told.
         is_hidden: Whether that of the first is inline, and that of the second is not, which therefore wins.
     """
-
-    first: str
-    second: str
-    symbols: tuple[str, ...]
-    is_hidden: bool = False
-
-    def error(self) -> LinkError:
-        """Return the error that reports it."""
-        names = ", ".join(map(demangle, self.symbols[:_NAMED])) or "an inline function"
-        one_of = "one of " if len(self.symbols) > 1 else ""
-        if self.is_hidden:
-            what = f"{names} is inline in {self.first}, but not in {self.second}"
-            hint = "the link keeps the one that is not inline for both: define it inline in both, or rename one"
-        else:
-            what = f"{one_of}{names} is defined differently in {self.first} and in {self.second}"
-            hint = "the link keeps one of them for both: give both the same text and options, "
-            hint += "make it static, or rename one"
-        return LinkError(what, code=CONFLICT, hint=hint)
+    names = ", ".join(map(demangle, symbols[:_NAMED])) or "an inline function"
+    if is_hidden:
+        what = f"{names} is inline in {first}, but not in {second}"
+        hint = "the link keeps the one that is not inline for both: define it inline in both, or rename one"
+    else:
+        one_of = "one of " if len(symbols) > 1 else ""
+        what = f"{one_of}{names} is defined differently in {first} and in {second}"
+        hint = "the link keeps one of them for both: give both the same text and options, make it static, or rename one"
+    return LinkError(what, code=CONFLICT, hint=hint)
 
 
 class ConflictSearch:
@@ -129,30 +119,30 @@ class ConflictSearch:
         bodies = Bodies(module, frames=frames, named=names)
         return {name: bodies.hash(name) for name in names if module.declarations[name].defined}
 
-    def find(self) -> Conflict | None:
-        """Find a function that differs; None if none does."""
+    def find(self) -> LinkError | None:
+        """Return the error for a function that differs; None if none does."""
         return self._find_named() or self._find_optimised()
 
-    def _find_named(self) -> Conflict | None:
+    def _find_named(self) -> LinkError | None:
         """Find a function that differs without optimisation."""
         for item, found, own in zip(self._inputs, self._alone, self._strong, strict=True):
             if hidden := sorted((found.keys() & self._known).difference(own)):
                 owner = next(o for o, names in zip(self._inputs, self._strong, strict=True) if hidden[0] in names)
-                return Conflict(item.name, owner.name, (hidden[0],), is_hidden=True)
-        if conflict := _differing(self._inputs, self._alone, self._own_shared):
-            return conflict
+                return conflict(item.name, owner.name, (hidden[0],), is_hidden=True)
+        if error := _differing(self._inputs, self._alone, self._own_shared):
+            return error
         for n in self._every:  # something that has no name is inlined everywhere
             if _agree(self._alone[n], self._whole):
                 continue
-            if conflict := self._find_hidden(n):
-                return conflict
+            if error := self._find_hidden(n):
+                return error
             if (other := self._find_other(n)) is not None:
                 named = {s.name for each in self._provided for s in each}
                 names = tuple(sorted(self._alone[other].keys() - self._alone[n].keys() - named))
-                return Conflict(self._inputs[other].name, self._inputs[n].name, names if len(names) <= _NAMED else ())
+                return conflict(self._inputs[other].name, self._inputs[n].name, names if len(names) <= _NAMED else ())
         return None
 
-    def _find_hidden(self, n: int) -> Conflict | None:
+    def _find_hidden(self, n: int) -> LinkError | None:
         """Find a function that this input inlines everywhere, and that another defines, without a record of it."""
         kernels = {s.name for symbols in self._provided for s in symbols if s.kind is SymbolKind.KERNEL}
         for other in self._every:
@@ -162,7 +152,7 @@ class ConflictSearch:
                 stub = make_stub(names, self._store)
                 own = self._hashes(_link([self._lead, self._inputs[n], stub], self._target, self._unoptimised))
                 if differing := tuple(x for x in names if x in own and own[x] != theirs[x]):
-                    return Conflict(self._inputs[n].name, self._inputs[other].name, differing, is_hidden=True)
+                    return conflict(self._inputs[n].name, self._inputs[other].name, differing, is_hidden=True)
         return None
 
     def _find_other(self, n: int) -> int | None:
@@ -177,7 +167,7 @@ class ConflictSearch:
                 return other
         return None
 
-    def _find_optimised(self) -> Conflict | None:
+    def _find_optimised(self) -> LinkError | None:
         """Find a function with a name that only the optimiser tells apart."""
         if not self._functions or _differing(self._inputs, self._alone, self._shared):
             return None  # what is inlined of the toolkit's functions that differ cannot be told apart
@@ -209,7 +199,7 @@ def _agree(found: Mapping[str, str], others: Mapping[str, str]) -> bool:
 
 def _differing(
     inputs: Sequence[LinkInput], found: Sequence[Mapping[str, str]], names: Collection[str]
-) -> Conflict | None:
+) -> LinkError | None:
     """Find two inputs of which one of the names differs."""
     first: dict[str, tuple[int, str]] = {}
     apart: dict[tuple[int, int], list[str]] = {}
@@ -221,4 +211,4 @@ def _differing(
     if not apart:
         return None
     (one, other), differing = next(iter(apart.items()))
-    return Conflict(inputs[one].name, inputs[other].name, tuple(differing))
+    return conflict(inputs[one].name, inputs[other].name, tuple(differing))

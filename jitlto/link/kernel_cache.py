@@ -17,17 +17,20 @@ from typing import TYPE_CHECKING
 from jitlto.base import events as runtime_events
 from jitlto.base import files
 from jitlto.base.cache_dir import CacheDir
+from jitlto.base.cached import cached_property
 from jitlto.base.errors import NotCachedError
 from jitlto.base.events import Events, Kind
 from jitlto.base.log import log
 from jitlto.base.python_warnings import LinkWarning, warn
 from jitlto.link.single_flight import SingleFlight
-from jitlto.link.sources import KERNELS, SharedKernels, find_first, put_all
+from jitlto.link.sources import KERNELS, find_first, open_shared, put_all
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 
 if TYPE_CHECKING:  # not imported at run time: a kernel that is found needs none of them
+    from jitlto.base.config import Config
     from jitlto.link.sources import KernelSource
     from jitlto.plan.cache_entry import Chosen
+    from jitlto.stores.shared import SharedStore
 
 #: :attr:`LinkedKernel.layer` → the event that is emitted for a kernel from this layer.
 EVENT_OF_LAYER = {
@@ -44,7 +47,7 @@ class KernelCache:
 
     Args:
         store: The user's cache directory; None to store nothing.
-        shared: The shared store; None if there is none.
+        settings: They may name a shared store; None for none.
         may_link: Whether a missing kernel may be linked.
         patience: The longest time to wait for another process that links the same kernel, in seconds.
         events: Counts links and hits; by default those of the default session.
@@ -55,21 +58,33 @@ class KernelCache:
         self,
         store: CacheDir | None,
         *,
-        shared: SharedKernels | None = None,
+        settings: Config | None = None,
         may_link: bool = True,
         patience: float = _PATIENCE,
         events: Events = runtime_events.default,
         flights: SingleFlight | None = None,
     ) -> None:
         self.store = store
-        self.shared = shared
+        self._settings = settings
         self._disk: list[KernelSource] = [] if store is None else [store]
-        self._far: list[KernelSource] = [] if shared is None else [shared]
         self._may_link = may_link
         self._patience = patience
         self._events = events
         self._flights = flights or SingleFlight()
         self._warned: set[str] = set()  # digests
+
+    @cached_property
+    def shared(self) -> SharedStore | None:
+        """The shared store, for kernels that are not on this machine; None if there is none.
+
+        Raises:
+            StoreError: If its address is malformed.
+        """
+        return open_shared(self._settings) if self._settings else None
+
+    @property
+    def _far(self) -> list[KernelSource]:
+        return [self.shared] if self.shared else []
 
     def sources(self, database: Path) -> Iterator[KernelSource]:
         """Yield the places on this machine where kernels of a database and what leads to them may lie, in order."""
@@ -90,25 +105,25 @@ class KernelCache:
             NotCachedError: If it is missing and may not be linked.
             LinkError: If ``link`` raises it.
         """
-        elsewhere = 0.0
+        begin, waited = time.perf_counter(), 0.0
         with self._flights.of(key.digest) as flight:
-            if flight.waited is None:
-                flight.value = self.find(key.digest, database)
-                if flight.value is None and not self._may_link and self.shared is None:
-                    raise _not_cached(key)
-                if flight.value is None:
-                    alone = self.store and self.store.locked(key.digest, self._patience, f"links {key.kernel}")
-                    with alone or nullcontext(0.0) as elsewhere:
-                        # Another process may have linked it since the first look-up.
-                        flight.value = self.find(key.digest, database) or self._find_far(key)
-                        if flight.value is None:
-                            flight.value = link()
-                            put_all([*self._disk, *self._far], KERNELS, key.digest, key.encode(flight.value))
-        found: LinkedKernel = flight.value
+            found: LinkedKernel | None = flight.value
+            is_first = found is None
+            if found:
+                waited = time.perf_counter() - begin
+            elif not (found := self.find(key.digest, database)):
+                alone = self.store and self.store.locked(key.digest, self._patience, f"links {key.kernel}")
+                with alone or nullcontext(0.0) as waited:
+                    # Another process may have linked it since the first look-up.
+                    found = self.find(key.digest, database) or self._find_far(key)
+                    if not found:
+                        found = link()
+                        put_all([*self._disk, *self._far], KERNELS, key.digest, key.encode(found))
+            flight.value = found
         # Emitted after the waiting threads were released: a subscriber may be slow, or request the same kernel.
-        if flight.waited or elsewhere:
-            self._events.emit(Kind.WAITED, key.kernel, key.digest, flight.waited or elsewhere)
-        if flight.waited is None:
+        if waited:
+            self._events.emit(Kind.WAITED, key.kernel, key.digest, waited)
+        if is_first:
             if found.layer == "link" and "logging" in sys.modules:  # else nobody has asked for more than warnings
                 log(__name__, "info", "linked %s for %s in %.3f s", key.kernel, found.target, found.seconds)
             if found.layer in ("link", "store") and self.store is not None:
@@ -128,7 +143,7 @@ class KernelCache:
     def open_store_soon(self) -> None:
         """Open the shared store, if there is one, in the background: a kernel may be needed that is not here."""
         if self.shared is not None:
-            self.shared.store.open_soon()
+            self.shared.open_soon()
 
     @property
     def linker(self) -> Callable[..., LinkedKernel]:

@@ -46,19 +46,17 @@ class Pack:
         self.path = path
         # Kept open, so that index and entries still belong together if the file is replaced.
         self._file = path.open("rb")
-        try:
+        with contextlib.ExitStack() as failed:
+            failed.callback(self._file.close)
             self._end = os.fstat(self._file.fileno()).st_size
-            size = Head(self._read(0, min(_HEAD_SIZE, self._end))).payload_size
-            index = entry.decode(_INDEX, self._read(0, _HEAD_SIZE + size))
-        except ValueError:
             index = None
-        except BaseException:
-            self._file.close()
-            raise
-        if index is None:
-            self._file.close()
-            raise ValueError("damaged, or not a pack of this version of jitlto; make it again with `jitlto warm`")
-        self._index = index
+            with contextlib.suppress(ValueError):
+                size = Head(self._read(0, min(_HEAD_SIZE, self._end))).payload_size
+                index = entry.decode(_INDEX, self._read(0, _HEAD_SIZE + size))
+            if index is None:
+                raise ValueError("damaged, or not a pack of this version of jitlto; make it again with `jitlto warm`")
+            self._index = index
+            failed.pop_all()
 
     def get(self, kind: str, digest: str) -> bytes | None:
         """Return an entry; None if it is missing, or damaged, which is logged once."""
@@ -132,15 +130,11 @@ def verify(path: Path, images: Collection[str] | None = None) -> int:
     try:
         if not path.is_file():
             raise ValueError("not a regular file" if path.exists() else "no such file")
-        pack = Pack(path)
-        try:
-            for kind, digest, payload in pack.iterate():
-                if kind == KERNELS:
-                    if LinkedKernel.decode(digest, payload, 0.0, "pack") is None:
-                        raise ValueError(f"damaged: kernel {digest} is another one")
-                    kernels.append(LinkKey.from_entry(payload))
-        finally:
-            pack.close()
+        with contextlib.closing(Pack(path)) as pack:
+            for digest, payload in ((digest, data) for kind, digest, data in pack.iterate() if kind == KERNELS):
+                if LinkedKernel.decode(digest, payload, 0.0, "pack") is None:
+                    raise ValueError(f"damaged: kernel {digest} is another one")
+                kernels.append(LinkKey.from_entry(payload))
     except (OSError, ValueError) as error:
         what = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
         hint = f"fetch it again, or make it: {remedy}"

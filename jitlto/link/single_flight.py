@@ -1,7 +1,6 @@
 """A computation that several threads request at the same time, done by one of them."""
 
 import threading
-import time
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -13,17 +12,14 @@ class Flight:
     """A computation under way, and its outcome. (`Future` would do, but importing it takes longer than a launch.)
 
     Attributes:
-        value: The result; the thread that leads sets it.
-        waited: Seconds for which this thread waited for the one that led; None if this thread leads.
+        value: The result; None until the thread that computes has set it.
     """
 
-    value: Any
+    value: Any = None
 
     def __init__(self) -> None:
-        self.waited: float | None = None
-        self.thread = threading.get_ident()
-        self.ended = threading.Event()
-        self.failure: BaseException | None = None
+        self.lock = threading.RLock()  # which the thread that computes may take again, as a subscriber to events may
+        self.failure: JitltoError | None = None
 
 
 class SingleFlight:
@@ -42,27 +38,19 @@ class SingleFlight:
 
     @contextmanager
     def of(self, key: Hashable) -> Iterator[Flight]:
-        """Yield a flight whose ``value`` is there if ``waited`` is not None, and is to be set otherwise."""
-        own, begin = Flight(), time.perf_counter()
-        while (other := self._flights.setdefault(key, own)) is not own:  # setdefault is atomic
-            if other.thread == own.thread:
-                break  # requested by the computation itself, e.g. by a subscriber to events
-            other.ended.wait()
-            if other.failure is None:
-                own.value, own.waited = other.value, time.perf_counter() - begin
-                yield own
-                return
-            if isinstance(other.failure, JitltoError):
-                raise_copy(other.failure)
-        try:
-            yield own
-        except BaseException as error:
-            own.failure = error
-            raise
-        finally:
-            if self._flights.get(key) is own:
-                del self._flights[key]
-            own.ended.set()
+        """Yield a flight to one thread at a time: its ``value`` is there, or is to be set."""
+        flight = self._flights.setdefault(key, Flight())  # atomic
+        with flight.lock:
+            if flight.failure is not None:
+                raise_copy(flight.failure)
+            try:
+                yield flight
+            except JitltoError as error:
+                flight.failure = error
+                raise
+            finally:
+                if self._flights.get(key) is flight:
+                    del self._flights[key]
 
 
 def raise_copy(failure: JitltoError) -> NoReturn:

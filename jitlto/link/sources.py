@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from jitlto.base.cached import cached_property
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Protocol
@@ -55,38 +53,14 @@ def put_all(sources: Iterable[KernelSource], kind: str, digest: str, payload: by
         source.put(kind, digest, payload)
 
 
-class SharedKernels:
-    """A process's shared store, which is opened when it is first needed.
+def open_shared(settings: Config) -> SharedStore | None:
+    """Return the shared store of a process; None if the settings name none.
 
-    Args:
-        settings: They name a store.
-        readonly: Whether nothing is written to it.
+    Raises:
+        StoreError: If its address is malformed.
     """
+    if not settings.store:
+        return None
+    from jitlto.stores.shared import SharedStore  # 10 ms, for a kernel that is not on this machine
 
-    layer = "store"
-
-    def __init__(self, settings: Config, *, readonly: bool = False) -> None:
-        self._settings = settings
-        self._readonly = readonly
-
-    @cached_property
-    def store(self) -> SharedStore:
-        """The store.
-
-        Raises:
-            StoreError: If its address is malformed.
-        """
-        from jitlto.stores.shared import SharedStore  # 10 ms, for a kernel that is not on this machine
-
-        store = SharedStore.from_config(self._settings)
-        assert store is not None  # noqa: S101 - the settings name one
-        return store
-
-    def get(self, kind: str, key: str) -> bytes | None:
-        """Return an entry; None if the store lacks it or cannot be used."""
-        return self.store.get(kind, key)
-
-    def put(self, kind: str, key: str, payload: bytes) -> None:
-        """Store an entry behind the caller's back."""
-        if not self._readonly:
-            self.store.put(kind, key, payload)
+    return SharedStore.from_config(settings)

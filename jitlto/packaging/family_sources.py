@@ -5,36 +5,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jitlto.base.errors import ProjectError
-from jitlto.compile.headers import HeaderSearch
-from jitlto.compile.source_files import walk_sources
+from jitlto.compile.family_files import family_files
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.templates import render_family
 
 
 def list_files(families: Iterable[FamilyDeclaration]) -> list[Path]:
     """List every file that building families may read, sorted."""
-    files: set[Path] = set()
-    for family in families:
-        found = {family.path}
-        folders = set(family.include)
-        for group in family.groups:
-            if group.matrix and group.template:
-                found.add(group.matrix)
-                folders.add(group.template.parent)  # templates include others of their directory
-        found.update(walk_sources(folders, thorough=False))
-        files |= found | set(_find_headers(family, found))
+    files = {path for family in families for path in family_files(family)}
     return sorted({Path(os.path.normpath(path.absolute())) for path in files})
-
-
-def _find_headers(family: FamilyDeclaration, sources: Iterable[Path]) -> Iterable[Path]:
-    """Find the headers that sources include: some are outside the include directories, hidden, or behind links."""
-    search = HeaderSearch(family.include)
-    texts = [rendered.source.encode() for rendered in render_family(family)]
-    texts += [path.read_bytes() for path in sorted(sources)]
-    for name in {name for text in texts for name in search.closure(text).headers}:
-        if path := search.path(name):
-            yield path
 
 
 def place_sources(family: FamilyDeclaration) -> dict[Path, Path]:

@@ -85,7 +85,7 @@ def _read_entry(payload: bytes) -> tuple[LinkKey, str, bytes]:
 
 
 class LinkedKernel(Frozen):
-    """A linked kernel, not loaded. Kernels with the same code are equal, even if they come from different layers.
+    """A linked kernel, not loaded.
 
     Args:
         cubin: The machine code.
@@ -131,15 +131,6 @@ class LinkedKernel(Frozen):
 
         found = re.findall(r"^(?:(\w+) )?warning\s*: *(.*\S)", self.log, re.M)
         return [f"{tool or 'nvJitLink'}: " + re.sub(r"\b_Z\w+", lambda n: demangle(n[0]), text) for tool, text in found]
-
-    def _value(self) -> tuple[object, ...]:
-        return (self.cubin, self.entry, self.target, self.log)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LinkedKernel) and self._value() == other._value()
-
-    def __hash__(self) -> int:
-        return hash(self._value())
 
     def __repr__(self) -> str:
         return f"<LinkedKernel {self.entry} for {self.target}, {len(self.cubin)} bytes, from {self.layer}>"

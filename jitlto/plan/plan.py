@@ -175,9 +175,9 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
             ArchitectureError: If a fragment has no image that runs on the target.
         """
         target = self.link_target
+        for item in self.supplied:
+            item.check(target.link_mode)
         try:
-            for item in self.supplied:
-                item.check(target)
             images = select_images(self.fragments, target)
         except VersionError as error:
             name_loaded(error, target.nvjitlink)

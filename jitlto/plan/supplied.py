@@ -110,8 +110,4 @@ def _mismatch(input_name: str, defined: str, required: str) -> InterfaceMismatch
             "NVRTC's int64_t is `long long`, nvcc's is `long`: spell the type out as the other side has it, "
             "or compile both with one compiler"
         )
-    elif "(" not in found:
-        hint = 'it is declared with C++ linkage: remove extern "C"'
-    elif "(" not in wanted:
-        hint = 'it is declared extern "C": define it so'
     return InterfaceMismatchError(f"defines {found}, but the kernel calls {wanted}", where=input_name, hint=hint)

@@ -24,7 +24,6 @@ from jitlto.cuda import device
 from jitlto.cuda.libraries import installed_release
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.single_flight import SingleFlight
-from jitlto.link.sources import SharedKernels
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.ranges import open_ranges
 
@@ -114,13 +113,12 @@ class Session(Shared):
     @cached_property
     def kernel_cache(self) -> KernelCache:
         """The cache of linked kernels, configured by ``JITLTO_CACHE`` and the other variables."""
-        settings, store, shared = self.config, None, None
-        may_link = settings.mode != "cached"
-        if settings.cache != "off":
-            store = open_cache_dir(settings.cache_dir / "cubins", settings.cache_size)
-            if settings.store:
-                shared = SharedKernels(settings, readonly=not may_link)
-        return KernelCache(store, shared=shared, may_link=may_link, events=self.events, flights=self.flights)
+        settings = self.config
+        how: dict[str, Any] = {"may_link": settings.mode != "cached", "events": self.events, "flights": self.flights}
+        if settings.cache == "off":
+            return KernelCache(None, **how)
+        store = open_cache_dir(settings.cache_dir / "cubins", settings.cache_size)
+        return KernelCache(store, settings=settings, **how)
 
     @cached_property
     def linker(self) -> str | None:

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from jitlto.base import config, files
 from jitlto.base.cache_dir import CacheDir
+from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
 from jitlto.base.user_caches import user_caches
 from jitlto.base.versions import Architecture
@@ -17,7 +18,7 @@ from jitlto.link import packs, requests
 from jitlto.link.kernel_cache import KernelCache, find_kernel
 from jitlto.link.packs import Pack
 from jitlto.link.parallel import run_parallel
-from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS, SharedKernels
+from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.plan.plan import Plan, Request
@@ -193,16 +194,18 @@ def link_jobs(
     Raises:
         JitltoError: If the cache is off or cannot be used and there is no pack, or the pack cannot be written.
     """
-    own, replaced = session.default.kernel_cache, list[Pack]()
+    own, replaced, settings = session.default.kernel_cache, list[Pack](), config.current()
     if output is None:
         store: CacheDir | None = _writable_cache()
     else:
         replaced = _replaced_pack(output)
         store = own.store
-    shared = SharedKernels(config.current(), readonly=output is not None) if own.shared else None
-    before = shared.store.counts.copy() if shared else {}
+        if settings.store:
+            settings = Config(**settings.as_dict() | {"store": f"{settings.store.partition('#')[0]}#read"})
     # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
-    cache = KernelCache(store, shared=shared)
+    cache = KernelCache(store, settings=settings if settings.cache == "on" else None)
+    shared = cache.shared
+    before = shared.counts.copy() if shared else {}
     claimed: dict[str, object] = {}  # by digest
     kernels: dict[str, bytes] = {}
 
@@ -234,7 +237,7 @@ def link_jobs(
         return WarmResult(once, len(kernels))
     written = unshared = 0
     if shared is not None:
-        is_done, now = shared.store.flush(_FLUSH, _STALL), shared.store.counts
+        is_done, now = shared.flush(_FLUSH, _STALL), shared.counts
         written, unshared = now["writes"] - before["writes"], now["dropped"] - before["dropped"] + (not is_done)
     return WarmResult([_verified(each, cache) for each in once], 0, written, unshared)
 

@@ -77,6 +77,9 @@ class SharedStore:
             store failed, too many waited or a key is missing.
     """
 
+    #: What kernels that come from it are marked with; see ``jitlto.link.sources``.
+    layer = "store"
+
     def __init__(self, address: StoreAddress, trust: Trust, patience: float = PATIENCE) -> None:
         self.address = address
         self.counts: Counter[str] = Counter()

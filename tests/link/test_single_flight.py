@@ -12,12 +12,12 @@ from jitlto.base.errors import LinkError
 from jitlto.link.single_flight import SingleFlight, raise_copy
 
 
-def run(flights: SingleFlight, key: object, compute: Callable[[], Any]) -> tuple[Any, float | None]:
-    """Compute a value, or wait for the thread that computes it; return the seconds of waiting too."""
+def run(flights: SingleFlight, key: object, compute: Callable[[], Any]) -> Any:
+    """Compute a value, or wait for the thread that computes it."""
     with flights.of(key) as flight:
-        if flight.waited is None:
+        if flight.value is None:
             flight.value = compute()
-    return flight.value, flight.waited
+    return flight.value
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def flights() -> SingleFlight:
 
 
 def test_a_computation_that_asks_for_itself_does_not_wait_for_itself(flights: SingleFlight) -> None:
-    assert run(flights, "key", lambda: run(flights, "key", lambda: 7)[0]) == (7, None)
+    assert run(flights, "key", lambda: run(flights, "key", lambda: 7)) == 7
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_any_other_failure_is_its_own_threads_and_the_one_that_waits_computes(er
     with ThreadPoolExecutor(1) as pool:
         second = pool.submit(run, flights, "key", lambda: 7)
         go_on.set()
-        assert second.result(10)[0] == 7
+        assert second.result(10) == 7
     thread.join()
 
 
@@ -103,6 +103,6 @@ def test_after_a_fork_nobody_waits_for_a_thread_that_is_not_there(flights: Singl
         parent = pool.submit(run, child, "key", slow)
         assert begun.wait(10)
         child.after_fork()
-        assert run(child, "key", lambda: 2) == (2, None)
+        assert run(child, "key", lambda: 2) == 2
         go_on.set()
-        assert parent.result(10) == (1, None)
+        assert parent.result(10) == 1

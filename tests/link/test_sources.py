@@ -12,10 +12,10 @@ import pytest
 
 from jitlto.base.config import Config
 from jitlto.base.errors import NotCachedError
-from jitlto.link.sources import SharedKernels
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
+from jitlto.stores.shared import SharedStore
 from tests.support.errors import raises
 from tests.support.families import built
 from tests.support.fleet import TEN, Report, sail
@@ -44,7 +44,7 @@ class Host:
         self.links = 0
 
     @property
-    def shared(self) -> SharedKernels:
+    def shared(self) -> SharedStore:
         shared = self.session.kernel_cache.shared
         assert shared is not None
         return shared
@@ -58,7 +58,7 @@ class Host:
         return self.session.kernel_cache.get_or_link(key(name), made, NOWHERE)
 
     def flush(self) -> None:
-        assert self.shared.store.flush(10)
+        assert self.shared.flush(10)
 
     def counts(self) -> dict[str, int]:
         return {kind: count for kind, count in self.session.events.counters().items() if count}
@@ -86,7 +86,7 @@ def test_a_kernel_that_one_host_has_linked_is_found_by_the_next_and_kept_there(h
     first.flush()
     found, again = second.ask(), second.ask()
     assert (linked.layer, found.layer, again.layer) == ("link", "store", "disk")
-    assert linked == found == again
+    assert linked.cubin == found.cubin == again.cubin
     assert (first.counts(), second.counts()) == ({"linked": 1}, {"found_in_store": 1, "found_on_disk": 1})
 
 
@@ -177,7 +177,7 @@ def test_a_store_that_dies_in_the_middle_costs_its_patience_once(
     proxy: Proxy, host: Callable[..., Host], fault: dict[str, Any]
 ) -> None:
     first = host("first", **own(proxy) | {"JITLTO_STORE_PATIENCE": "0.2"})
-    first.shared.store.open_soon()
+    first.shared.open_soon()
     time.sleep(0.5)
     assert [first.ask(name).layer for name in ("one", "two")] == ["link", "link"]
     first.flush()

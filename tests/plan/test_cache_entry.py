@@ -53,5 +53,6 @@ def test_a_link_key_names_the_inputs_of_the_link(mini: KernelFamily, tmp_path: P
     store.put("kernels", plan.digest, plan.link_key.encode(linked))
     payload = store.get("kernels", plan.digest)
     assert payload is not None
-    assert LinkedKernel.decode(plan.digest, payload, 0, "disk") == linked
+    read = LinkedKernel.decode(plan.digest, payload, linked.seconds, "disk")
+    assert read and read.as_dict() == linked.as_dict() | {"layer": "disk"}
     assert LinkKey.from_entry(payload) == plan.link_key

@@ -108,8 +108,8 @@ def _request(given: dict[str, Any], number: int, ready: int, gate: int) -> None:
     shared = session.default.kernel_cache.shared
     statistics = {}
     if shared is not None:
-        shared.store.flush(10)
-        statistics = {name: shared.store.counts[name] for name in _STATISTICS}
+        shared.flush(10)
+        statistics = {name: shared.counts[name] for name in _STATISTICS}
     result = {"counters": dict(events.counters()), "cubins": cubins, "seconds": seconds, "statistics": statistics}
     (folder / f"result{number}").write_text(json.dumps(result))
 

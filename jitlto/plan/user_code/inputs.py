@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import ArchitectureError, CompileError, JitltoError, LinkError, PlanError, VersionError
-from jitlto.base.versions import Architecture, Version, lowest_base
+from jitlto.base.errors import CompileError, JitltoError, LinkError, PlanError
+from jitlto.base.versions import Architecture, lowest_base
 from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.declarations import find_conflicts
 from jitlto.compile.headers import name_source
 from jitlto.compile.sides import explain
 from jitlto.cuda import nvfatbin, nvjitlink, ptx
-from jitlto.cuda.compatibility import LinkTarget, can_link_for, linkable_architectures, ltoir_links, runs_on
+from jitlto.cuda.compatibility import can_link_for, linkable_architectures
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.plan.supplied import UserSymbols
@@ -34,41 +34,24 @@ class UserInput(Struct, frozen=True):
     Args:
         symbols: The symbols that it provides and requires.
         images: The input to link in each mode that it supports, ``lto`` and ``ptx``.
-        version: The toolkit that made it, if known.
-        architecture: The architecture that it was compiled for, if known.
         identity: SHA-256 of its content or of its sources; it represents the input in a plan's digest.
     """
 
     symbols: UserSymbols
     images: tuple[tuple[str, LinkInput], ...]
-    version: Version | None
-    architecture: Architecture | None
     identity: str
 
-    def check(self, target: LinkTarget) -> None:
-        """Check that it can take part in a link.
+    def check(self, link_mode: str) -> None:
+        """Check that it can take part in a link of a mode; whether nvJitLink reads it, that says itself.
 
         Raises:
-            LinkError, VersionError, ArchitectureError: If it cannot.
+            LinkError: If it cannot.
         """
-        name, linker = self.symbols.name, target.nvjitlink
-        if not any(image_mode == target.link_mode for image_mode, _ in self.images):
+        if not any(mode == link_mode for mode, _ in self.images):
             raise LinkError(
-                f"{name} cannot take part in a link without link-time optimisation",
+                f"{self.symbols.name} cannot take part in a link without link-time optimisation",
                 code="link-needs-lto",
                 hint='give its source or PTX, or link with link_mode="lto"',
-            )
-        if self.version is not None and target.link_mode == "lto" and not ltoir_links(self.version, linker):
-            raise VersionError(
-                f"{name} was compiled with CUDA {self.version}, which nvJitLink {linker} cannot link",
-                code="link-version-newer",
-                hint=f"install an nvJitLink of at least {self.version}, or an NVRTC no newer than {linker}",
-            )
-        if self.architecture is not None and not runs_on(self.architecture, target.architecture):
-            raise ArchitectureError(
-                f"{name} is for {self.architecture.compute}, which does not run on {target.architecture.sm}",
-                code="link-architecture-newer",
-                hint="link for a later architecture",
             )
 
 
@@ -98,14 +81,8 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
             where=name,
             hint="define a non-static __device__ function; a template needs an explicit instantiation",
         )
-    base = base_architecture(family)
-    return UserInput(
-        UserSymbols(name, tuple(functions), module.requires),
-        link_images(compiled, base, name),
-        compiled.version,
-        base,
-        compiled.identity,
-    )
+    symbols = UserSymbols(name, tuple(functions), module.requires)
+    return UserInput(symbols, link_images(compiled, base_architecture(family), name), compiled.identity)
 
 
 def link_images(
@@ -175,8 +152,7 @@ def from_ptx(data: bytes, name: str) -> UserInput:
         ) from error
     symbols = UserSymbols(name, module.provides, module.requires)
     item = LinkInput(InputKind.PTX, text.encode(), name)
-    # The ISA of PTX matters, not its toolkit; the linker checks it.
-    return UserInput(symbols, (("lto", item), ("ptx", item)), None, module.target, _identity(item))
+    return UserInput(symbols, (("lto", item), ("ptx", item)), _identity(item))
 
 
 def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol], store: CacheDir | None) -> UserInput:
@@ -201,7 +177,7 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
         # A fatbin with PTX or SASS can also be linked without LTO.
         held = {image.kind for image in nvfatbin.list_images(data)}
         modes = ["lto"] if held.isdisjoint({FatbinKind.PTX, FatbinKind.CUBIN}) else ["lto", "ptx"]
-    return UserInput(symbols, tuple((mode, item) for mode in modes), None, None, _identity(item))
+    return UserInput(symbols, tuple((mode, item) for mode in modes), _identity(item))
 
 
 def _identity(item: LinkInput) -> str:

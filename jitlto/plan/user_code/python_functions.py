@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from types import NoneType
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import InterfaceMismatchError, PlanError
-from jitlto.base.mangling import base_name, demangle
+from jitlto.base.errors import PlanError
+from jitlto.base.mangling import base_name
 from jitlto.base.text import abbreviate, check_type, suggest
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda.nvjitlink import LinkInput
-from jitlto.cuda.ptx import Module
 from jitlto.database.index import Index
-from jitlto.plan.enumeration import find_user_symbols
-from jitlto.plan.resolve import Resolution, is_compatible
+from jitlto.plan.resolve import Resolution
 from jitlto.plan.supplied import UserSymbols
 from jitlto.plan.user_code.adapter import USE_CPP, compile_adapter
 from jitlto.plan.user_code.inputs import UserInput, base_architecture, link_images
@@ -63,8 +61,7 @@ def from_functions(
     Raises:
         PlanError: If the configuration does not select one kernel, or that kernel requires nothing of a function's
             group.
-        InterfaceMismatchError: If a function's number of parameters differs from the interface, or the interface has a
-            type unknown to Numba.
+        InterfaceMismatchError: If the interface has a type unknown to Numba.
         CompileError: If Numba cannot compile a function for the interface's types.
         ToolchainError: If numba-cuda is not installed.
     """
@@ -80,7 +77,7 @@ def from_functions(
 def _defined_by(
     function: PythonFunction, family: FamilyRecord, fragments: Sequence[Fragment], index: Index
 ) -> list[Symbol]:
-    """Return the functions of a group that the family requires, and their overloads that no fragment defines."""
+    """Return the functions that the family requires of a group: provided there, or only declared there."""
     group = family.group(function.group)
     if group is None:
         names = [g.name for g in family.groups]
@@ -99,15 +96,12 @@ def _defined_by(
             hint=f"declare interface in family.toml, or {USE_CPP}",
         )
     provided = {s.name for f in fragments if f.key.group == group.name for s in f.provides}
-    overloaded = {base_name(name) for name in provided & index.required}
-    left = find_user_symbols(family, index) if group.supplied else frozenset()
     words = set(re.findall(r"\w+", dict(family.headers).get(group.interface, "")))
-    left = frozenset(name for name in left if base_name(name) in words) or left
     required = {s.name: s for f in fragments for s in f.requires if s.kind is SymbolKind.FUNCTION}
     symbols = [
         symbol
         for name, symbol in sorted(required.items())
-        if name in provided | left or (not index.providers.get(name) and base_name(name) in overloaded)
+        if name in provided or (base_name(name) in words and not index.providers.get(name))
     ]
     # A group may have several functions: choose by the Python function's name.
     return [s for s in symbols if base_name(s.name) == function.function.__name__] or symbols
@@ -131,7 +125,6 @@ def _from_function(
     for symbol in symbols:
         adapter, inner = compile_adapter(symbol, function.group, where, family, base, store)
         python = compile_function(function, inner, base, fast_math=family.link.fast_math)
-        _check_layout(inner, python.module, symbol, where)
         compiled += [adapter, python]
         images += [*link_images(adapter, base, where), *link_images(python, base, where, has_inline=False)]
     provides = {symbol for each in compiled for symbol in each.module.provides}
@@ -140,17 +133,5 @@ def _from_function(
     return UserInput(
         UserSymbols(where, tuple(sorted(provides)), tuple(sorted(requires))),
         tuple(images),
-        max(each.version for each in compiled),
-        base,
         hashlib.sha256("\0".join(each.identity for each in compiled).encode()).hexdigest(),
     )
-
-
-def _check_layout(inner: Symbol, module: Module, symbol: Symbol, where: str) -> None:
-    own = next((s for s in module.provides if s.name == inner.name), None)
-    if own is None or not is_compatible(inner, own):
-        raise InterfaceMismatchError(
-            f"Numba passes {own.layout if own else 'nothing'} where {demangle(symbol.name)} passes {inner.layout}",
-            where=where,
-            hint=f"layouts are (result)(parameters) in bytes; {USE_CPP}",
-        )

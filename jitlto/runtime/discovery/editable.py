@@ -26,8 +26,7 @@ from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.files import EDITABLE, digest_of
 from jitlto.base.lock import locked
 from jitlto.base.user_caches import UserCache
-from jitlto.compile.headers import HeaderSearch, is_outside
-from jitlto.compile.source_files import walk_sources
+from jitlto.compile.family_files import family_files
 from jitlto.cuda import libraries
 from jitlto.families import declaration
 from jitlto.runtime.discovery.entry_points import InstalledFamily
@@ -106,8 +105,8 @@ def _state(source: Path, settings: Config) -> str | None:
         for path in paths or sorted((source / "fragments").glob("*/family.toml")):
             family = declaration.load_family(path)
             for each in (family, *family.all_used().values()):
-                for name, content in _sources(each):
-                    digest.update(os.fsencode(name) + b"\0" + hashlib.sha256(content).digest())
+                for file in family_files(each, thorough=True):
+                    digest.update(os.fsencode(file) + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     except (OSError, JitltoError, AttributeError, TypeError):  # the last two of malformed settings
         return None
     return digest.hexdigest()
@@ -122,20 +121,6 @@ def _compilers() -> Iterator[str]:
         packaged = libraries.find_packaged(*libraries.FILES[name])
         conda, loader = (os.environ.get(variable, "") for variable in _TOOLKITS[:2])
         yield from [packaged] if packaged else [f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
-
-
-def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of a family's sources: all files in its directories, and headers outside them."""
-    folders = {family.path.parent, *family.include}
-    for group in family.groups:
-        folders.update(path.parent for path in (group.matrix, group.template) if path)
-    search = HeaderSearch(family.include)
-    for path in walk_sources(sorted(folders), thorough=True):
-        content = path.read_bytes()
-        yield str(path), content
-        # Headers outside the directories, such as "../common.cuh", are found by the includes.
-        headers = search.closure(content).headers
-        yield from ((name, headers[name]) for name in sorted(headers) if is_outside(name))
 
 
 def _is_current(path: Path, state: str | None) -> bool:

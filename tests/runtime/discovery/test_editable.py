@@ -214,7 +214,7 @@ def test_a_toolkit_that_is_no_package_counts_and_the_working_directory_does_not(
 
 @pytest.mark.slow
 def test_sources_known_only_to_the_build_are_built_every_time(source: Path) -> None:
-    (source / "pyproject.toml").write_text('[tool.jitlto]\nfamilies = ["kernels/none"]\n')
+    (source / "pyproject.toml").write_text(SETTINGS.replace("kernels/mini", "kernels/none"))
     assert state(source) is None
     with raises(DatabaseError, "database-build-failed", "kernels/none"):
         anew()
