@@ -25,6 +25,16 @@ def current() -> Device:
     """Return the device of the calling thread's context; without a context, make the default device's current.
 
     Raises:
+        NoDeviceError: As :func:`ensure_context`.
+    """
+    ensure_context()
+    return libraries.Device()
+
+
+def ensure_context() -> None:
+    """Let the calling thread have a context: without one, make the default device's current.
+
+    Raises:
         NoDeviceError: If there is no driver or no device. (Without this probe ``cuda.core`` misleads once and then
             deadlocks.)
     """
@@ -38,11 +48,10 @@ def current() -> Device:
             with uninterrupted:
                 libraries.Device(0)
             _is_ready = True
-        device = libraries.Device()
-        status, context = libraries.driver.cuCtxGetCurrent()
-        if int(status) or not int(context):
+        status, _ = libraries.driver.cuCtxGetDevice()
+        if status:
             with uninterrupted:
-                device.set_current()
+                libraries.Device().set_current()
     except ToolchainError:
         raise
     # cuda.core raises its own CUDAError, a RuntimeError, or an ImportError, by what is missing.
@@ -55,7 +64,6 @@ def current() -> Device:
             hint="launching and tuning need an NVIDIA driver and a GPU; planning and linking do not: "
             "family.plan(arch='sm_90', ...).link(), or --arch sm_90",
         ) from None  # the libraries' own errors add nothing
-    return device
 
 
 def is_used() -> bool:

@@ -124,25 +124,6 @@ def test_the_same_bytes_in_every_process_and_directory(compiler: Compiler, tmp_p
     assert results[0] == results[1]
 
 
-ALONE = {
-    "a kernel": "__device__ float f(float);\n__global__ void k(float* x, int n) { x[n] = f(x[0]); }\n",
-    "a device function": "__device__ int g(double);\n__device__ float f(float x) { return g(x); }\n",
-    "two architectures": "__device__ __half g(__half x);\n__global__ void k(__half* x) { *x = g(*x); }\n",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ALONE)
-def test_ltoir_alone_has_the_same_bytes_and_symbols_as_beside_ptx(compiler: Compiler, kind: str) -> None:
-    architectures = (Architecture(75), Architecture(80)) if kind == "two architectures" else BASE
-    text = "#include <cuda_fp16.h>\n" + ALONE[kind]
-    both, alone = (
-        compile_text(compiler, text, architectures=architectures, images=images) for images in (BOTH, BOTH[:1])
-    )
-    assert alone.images == tuple(image for image in both.images if image[0] is ImageKind.LTOIR)
-    assert replace(alone, images=both.images, bodies=both.bodies) == both
-
-
 @pytest.mark.slow
 def test_the_bytes_do_not_depend_on_the_toolkits_directory(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

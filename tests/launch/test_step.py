@@ -221,7 +221,7 @@ def test_every_path_is_refused_after_a_fork(fake: FakeDriver, monkeypatch: pytes
         monkeypatch.setitem(sys.modules, fake.core.__name__, fake.core)
     monkeypatch.setattr(device, "_user", os.getpid())
     core_module._after_fork()
-    monkeypatch.setattr(device, "current", device.raise_forked_error)  # which it does in another process
+    monkeypatch.setattr(device, "ensure_context", device.raise_forked_error)  # which it does in another process
     for way in prepared:
         with raises(NoDeviceError, "no-device-forked"):
             way(fake.stream, 1, 32, 1)
