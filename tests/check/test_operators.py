@@ -189,7 +189,8 @@ from jitlto import Array, Flag, Launch, Operator, load
 kern = Operator(
     "{package}::kern", lambda: load("mini", {str(mini_path)!r}),
     (Array("x", "T", "n", mutated=True), Flag("op_name", "str")), (),
-    lambda case: {{"data_type": case.T, "op_name": {{"twice": "twice"}}[case.op_name]}}, lambda case: Launch(1, 64), ("x", "n"),
+    lambda case: {{"data_type": case.T, "op_name": {{"twice": "twice"}}[case.op_name]}},
+    lambda case: Launch(1, 64), ("x", "n"),
     {{"T": ("float32", "float16")}}, examples=({{"op_name": ("twice", "square")}},),
 )
 ''')
