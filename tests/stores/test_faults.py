@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.shared_stores import KeyPair, opened, signed, trust
 from tests.support.store_faults import FAULTS, run
-from tests.support.store_server import fault_proxy
+from tests.support.store_server import faulty_store
 
 pytestmark = pytest.mark.timing
 
@@ -44,8 +44,8 @@ def test_a_broken_store_costs_50_milliseconds_and_one_message(
 
 
 def test_pages_in_place_of_entries_are_failures(settings: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
-    with fault_proxy(None) as proxy, opened(proxy.environment | settings | {"JITLTO_STORE_PATIENCE": "5"}) as stores:
-        proxy.set(fault="html")
+    with faulty_store() as faulty, opened(faulty.environment | settings | {"JITLTO_STORE_PATIENCE": "5"}) as stores:
+        faulty.set(fault="html")
         assert stores.get("kernels", "ab" * 32) is None
         assert stores.get("kernels", "ac" * 32) is None
         assert stores.get("kernels", "ad" * 32) is None
@@ -55,16 +55,16 @@ def test_pages_in_place_of_entries_are_failures(settings: dict[str, str], caplog
 
 def test_a_page_in_place_of_an_entry_does_not_lead_to_the_entry_being_replaced(settings: dict[str, str]) -> None:
     key = "ab" * 32
-    with fault_proxy(None) as proxy:
-        patient = proxy.environment | settings | {"JITLTO_STORE_PATIENCE": "5"}
+    with faulty_store() as faulty:
+        patient = faulty.environment | settings | {"JITLTO_STORE_PATIENCE": "5"}
         with opened(patient) as stores:
             stores.put("kernels", key, b"first")
             assert stores.flush(10)
         with opened(patient) as stores:
             assert stores.get("kernels", "ac" * 32) is None
-            proxy.set(fault="html")
+            faulty.set(fault="html")
             assert stores.get("kernels", key) is None
-            proxy.set()
+            faulty.set()
             stores.put("kernels", key, b"second")
             assert stores.flush(10)
             assert stores.get("kernels", key) == b"first"

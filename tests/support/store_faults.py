@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.process import environment
-from tests.support.store_server import Server, fault_proxy
+from tests.support.store_server import Server, faulty_store
 
 Store = Callable[[Path], AbstractContextManager[dict[str, str]]]
 
@@ -77,13 +77,13 @@ def _processor_time() -> float:
 
 
 def proxied(**conditions: object) -> Store:
-    """A bucket behind a proxy in these conditions."""
+    """A bucket behind a faulty in these conditions."""
 
     @contextmanager
     def store(_: Path) -> Iterator[dict[str, str]]:
-        with fault_proxy(None) as proxy:
-            proxy.set(**conditions)
-            yield proxy.environment
+        with faulty_store() as faulty:
+            faulty.set(**conditions)
+            yield faulty.environment
 
     return store
 
