@@ -244,7 +244,7 @@ def test_nvccs_long_and_nvrtcs_long_long_are_told_apart_by_name(build_family: Bu
 
 @pytest.mark.slow
 def test_ltoir_bare_or_in_a_fatbin_replaces_a_group(mini: KernelFamily) -> None:
-    for data in (ltoir(ALONE), nvfatbin.wrap_ltoir(ltoir(ALONE), BASE)):
+    for data in (ltoir(ALONE), nvfatbin.wrap("LTOIR", ltoir(ALONE), BASE)):
         plan = mini.planner(data_type="float").add_ltoir(data).plan()
         assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
         assert links(plan)
