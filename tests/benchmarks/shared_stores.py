@@ -66,7 +66,7 @@ def measure(options: Options) -> Result:
 
 
 def signed(place: Path, faulty: FaultyStore) -> dict[str, str]:
-    """The variables of the store behind a faulty, signed."""
+    """The variables of a store, signed."""
     write_key(place / "key")
     keys = {"JITLTO_STORE_KEY": str(place / "key"), "JITLTO_STORE_SIGNERS": str(place / "key.pub")}
     return {**faulty.environment, **keys}
