@@ -8,7 +8,7 @@ import pytest
 from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.record.fragment import Fragment, FragmentKey, Role
-from jitlto.record.parameters import parameter_values
+from jitlto.record.parameters import sorted_values
 from tests.support.errors import raises
 
 KNOWN: Mapping[str, Sequence[str]] = {
@@ -108,13 +108,13 @@ def test_values_of_other_kinds_are_plan_errors_that_name_the_parameter(odd: obje
 
 
 def test_parameter_values_are_sorted_with_numbers_in_their_own_order() -> None:
-    fragments = [fragment(veclen=v, t=t) for v, t in (("16", "float"), ("4", "__half"), ("1", "float"), ("8", "b"))]
-    assert parameter_values(fragments) == {"t": ("__half", "b", "float"), "veclen": ("1", "4", "8", "16")}
-    assert list(parameter_values(fragments)) == ["t", "veclen"]
+    found = sorted_values([("veclen", ("16", "4")), ("t", ("float", "__half")), ("veclen", ("1", "8")), ("t", ("b",))])
+    assert found == {"t": ("__half", "b", "float"), "veclen": ("1", "4", "8", "16")}
+    assert list(found) == ["t", "veclen"]
 
 
 def test_a_family_without_parameters_has_no_values_and_takes_none() -> None:
-    assert parameter_values([fragment()]) == {}
+    assert sorted_values([]) == {}
     assert normalize_configuration({}, {}, "f") == {}
     with raises(UnknownParameterError, None, "'a'", hint="none"):
         normalize_configuration({"a": "b"}, {}, "f")
