@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.base import config
-from jitlto.base.cache_dir import CacheDir, Usage
+from jitlto.base.cache_dir import CacheDir, Usage, require_owned_path
 from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import EDITABLE, SUFFIX, remove_directory, write_hint
@@ -50,6 +50,7 @@ class UserCache:
     def problem(self) -> str | None:
         """Return why it cannot be read or written, or None if it can. Creates nothing."""
         try:
+            require_owned_path(str(self.directory.absolute()))
             self._existing()
         except OSError as error:
             return error.strerror or str(error)

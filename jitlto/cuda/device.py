@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
 _user: int | None = None  # the process that used CUDA first
 _is_ready = False  # there is a device
+_is_uniform = False  # all devices are of one architecture
 
 
 def current() -> Device:
@@ -98,34 +98,24 @@ def allowed_in_captures() -> Iterator[None]:
                 driver.cuThreadExchangeStreamCaptureMode(before)
 
 
-_thread = threading.local()
-
-
 def kind() -> int:
-    """Return a number that devices of one architecture share, for less than a query of the driver costs.
+    """Return 0 if all devices are of one architecture, whichever is the current one, else a number of its architecture.
 
     Raises:
         NoDeviceError: As :func:`current`.
     """
-    known: int | None = getattr(_thread, "kind", None)
-    if known is not None:
-        return known
-    major, minor = current().compute_capability
-    if len({other.compute_capability for other in libraries.Device.get_all_devices()}) == 1:
-        _thread.kind = 0  # only one architecture: the thread's context does not matter
+    global _is_uniform
+    if _is_uniform:
         return 0
-    return int(major * 10 + minor)
+    major, minor = current().compute_capability
+    _is_uniform = len({other.compute_capability for other in libraries.Device.get_all_devices()}) == 1
+    return 0 if _is_uniform else int(major * 10 + minor)
 
 
 def after_fork() -> None:
-    """Forget, in a forked process, which devices its thread has seen."""
-    global _thread
-    _thread = threading.local()
-
-
-def ordinal() -> int:
-    """Return the current device's number."""
-    return int(current().device_id)
+    """Forget, in a forked process, which devices there are: none may be used."""
+    global _is_uniform
+    _is_uniform = False
 
 
 def architecture() -> Architecture:

@@ -25,7 +25,6 @@ from jitlto.launch.step import (
     Shape,
     Step,
     check_shape,
-    launch_error,
     make_packing,
     parse_extent,
     start,
@@ -203,12 +202,10 @@ class Launcher(Shared):
             LaunchError: If the launch configuration is invalid or the driver rejects the launch.
         """
         device.ensure_context()
-        packing, kernel = self.packing, self.chosen.kernel
-        memory, address = packing.pack(kernel, args)
-        shape, handle = self.check(grid, block, shared_memory, cluster, cooperative), stream_handle(stream)
-        status = start(self.handle, shape, shared_memory, cooperative, programmatic, handle, address)
-        if status:
-            raise launch_error(kernel, status, grid, block, shared_memory)
+        packing = self.packing
+        memory, address = packing.pack(self.chosen.kernel, args)
+        shape = self.check(grid, block, shared_memory, cluster, cooperative)
+        start(self, shape, shared_memory, cooperative, programmatic, stream_handle(stream), address)
         packing.give_back(memory, address)  # the driver has copied the values
         self._launches += 1
         if self._launches == 2 and type(self).__call__ is Launcher.__call__:

@@ -15,8 +15,8 @@ from jitlto.base.text import pluralize, suggest
 from jitlto.cuda import device
 from jitlto.cuda.libraries import driver
 from jitlto.launch.arguments import Converter
-from jitlto.launch.step import Slot, Step, launch_error, make_attributes, start, write_shape
-from jitlto.launch.streams import is_own, stream_handle
+from jitlto.launch.step import Slot, Step, make_attributes, start, write_shape
+from jitlto.launch.streams import stream_handle
 
 _log = logging.getLogger("jitlto.launch")
 # CUDA 12 has the function with and without properties of edges, under two names.
@@ -49,11 +49,9 @@ class Launch:
         Raises:
             LaunchError: If the driver rejects the launch.
         """
-        step, shared_memory = self.step, self.step.shared_memory
-        how = shared_memory, step.cooperative, step.programmatic
-        status = start(step.launcher.handle, self.shape, *how, stream, self.address)
-        if status:
-            raise launch_error(step.launcher.chosen.kernel, status, step.grid, step.block, shared_memory)
+        step = self.step
+        how = step.shared_memory, step.cooperative, step.programmatic
+        start(step.launcher, self.shape, *how, stream, self.address)
 
 
 class LaunchSequence:
@@ -65,10 +63,8 @@ class LaunchSequence:
 
     def __init__(self, stream: Any, steps: Iterable[Step], arguments: dict[str, Any]) -> None:
         device.current()
-        self._process = os.getpid()
         self._stream, self._handle = stream, stream_handle(stream)
         self._queue = driver.CUstream(self._handle)
-        self._may_close = is_own(stream) and hasattr(stream, "is_closed")
         #: The launches.
         self.steps = tuple(steps)
         #: The present argument of each slot.
@@ -105,12 +101,11 @@ class LaunchSequence:
             ArgumentError: (a TypeError) If an argument does not fit, or no slot has its name; nothing is launched.
             LaunchError: If the driver rejects a launch; the error says which. Those before it have been launched.
         """
-        if self._process != os.getpid():
-            device.raise_forked_error()
+        device.ensure_context()
         values = self._converted(arguments)
         with self._lock:
             self._store(arguments, values)
-            if self._may_close and self._stream.is_closed:
+            if getattr(self._stream, "is_closed", False):
                 stream_handle(self._stream)  # raises
             if self._may_use_graph and not _is_capturing(self._queue):
                 self._issue_graph()

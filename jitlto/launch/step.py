@@ -141,20 +141,29 @@ make_packing = cache(Packing)
 
 
 def start(
-    kernel: Any, shape: Shape, shared_memory: int, cooperative: bool, programmatic: bool, stream: int, address: int
-) -> Any:
-    """Launch a kernel with the values at an address; return the driver's status."""
+    launcher: Any, shape: Shape, shared_memory: int, cooperative: bool, programmatic: bool, stream: int, address: int
+) -> None:
+    """Launch a kernel with the values at an address.
+
+    Raises:
+        LaunchError: If the driver rejects the launch.
+    """
     grid, block, cluster = shape
     if cluster is None and not cooperative and not programmatic:
-        return driver.cuLaunchKernel(kernel, *grid, *block, shared_memory, stream, address, 0)[0]
-    native = write_shape(driver.CUlaunchConfig(), shape, shared_memory)
-    native.hStream, native.attrs = driver.CUstream(stream), []
-    for name, value in make_attributes(driver.CUlaunchAttributeValue, cluster, cooperative, programmatic):
-        attribute = driver.CUlaunchAttribute()
-        attribute.id, attribute.value = getattr(driver.CUlaunchAttributeID, name), value
-        native.attrs += [attribute]
-    native.numAttrs = len(native.attrs)
-    return driver.cuLaunchKernelEx(native, kernel, address, 0)[0]
+        (status,) = driver.cuLaunchKernel(launcher.handle, *grid, *block, shared_memory, stream, address, 0)
+    else:
+        native = write_shape(driver.CUlaunchConfig(), shape, shared_memory)
+        native.hStream, native.attrs = driver.CUstream(stream), []
+        for name, value in make_attributes(driver.CUlaunchAttributeValue, cluster, cooperative, programmatic):
+            attribute = driver.CUlaunchAttribute()
+            attribute.id, attribute.value = getattr(driver.CUlaunchAttributeID, name), value
+            native.attrs += [attribute]
+        native.numAttrs = len(native.attrs)
+        (status,) = driver.cuLaunchKernelEx(native, launcher.handle, address, 0)
+    if status:
+        what, where = f"the launch failed: {status.name}", launcher.chosen.kernel
+        hint = f"grid {grid}, block {block}, {shared_memory} bytes of dynamic shared memory"
+        raise LaunchError(what, code="launch-failed", where=where, hint=hint)
 
 
 def write_shape(native: Any, shape: Shape, shared_memory: int) -> Any:
@@ -181,10 +190,3 @@ def make_attributes(
         value = make()
         value.programmaticStreamSerializationAllowed = 1
         yield "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION", value
-
-
-def launch_error(kernel: str, status: Any, grid: Extent, block: Extent, shared_memory: int) -> LaunchError:
-    """Return the error of a launch that the driver has rejected."""
-    what, shape = f"the launch failed: {status.name}", f"grid {grid}, block {block}"
-    hint = f"{shape}, {shared_memory} bytes of dynamic shared memory"
-    return LaunchError(what, code="launch-failed", where=kernel, hint=hint)

@@ -26,7 +26,9 @@ def test_a_cache_that_other_commands_refuse_is_not_well_and_one_that_can_be_made
     (tmp_path / "file").touch()
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    for name, why in (("file", "cannot be written"), ("open", "can be written by others"), ("new/below", None)):
+    (tmp_path / "circle").symlink_to("circle")
+    refused = {"file": "ot a directory", "open": "can be written by others", "circle": "symbolic links"}
+    for name, why in {**refused, "new/below": None}.items():
         own = {"JITLTO_CACHE_DIR": str(tmp_path / name)}
         (found,) = [each for each in _findings(**own) if each["name"] == "cache directory"]
         assert found["ok"] is (why is None)
