@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.base import config
-from jitlto.base.cache_dir import CacheDir, Usage
+from jitlto.base.cache_dir import CacheDir, Usage, require_owned_path
 from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import EDITABLE, SUFFIX, remove_directory, write_hint
@@ -50,6 +50,7 @@ class UserCache:
     def problem(self) -> str | None:
         """Return why it cannot be read or written, or None if it can. Creates nothing."""
         try:
+            require_owned_path(str(self.directory.absolute()))
             self._existing()
         except OSError as error:
             return error.strerror or str(error)
@@ -86,11 +87,10 @@ class UserCache:
         cache = self.open()
         if self.bound is not None:
             return cache.prune(self.bound if bound is None else bound)
-        before = self.usage().entries
-        if bound is not None and bound < 0:
-            for path in self.directory.glob(f"[!.]*/*{SUFFIX}"):
-                remove_directory(path.parent)  # nothing else: what is being built for the first time has its lock there
-        return sum(before.values()) - sum(self.usage().entries.values())
+        found = [*self.directory.glob(f"[!.]*/*{SUFFIX}")] if bound is not None and bound < 0 else []
+        for path in found:
+            remove_directory(path.parent)  # nothing else: what is being built for the first time has its lock there
+        return sum(not path.exists() for path in found)
 
 
 def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:

@@ -89,7 +89,7 @@ def merge_databases(
             if family.faults is not None:
                 check_interfaces(record, planned, family.faults)
         store = cache.store if cache else None
-        check = partial(proof.prove_once, advice, fragments, store=store, allow_incomplete=allow_incomplete)
+        check = partial(proof.prove_once, advice, store=store, allow_incomplete=allow_incomplete)
         images = {
             image.sha256: source.read(image) for source in opened for f in source.fragments() for image in f.images
         }

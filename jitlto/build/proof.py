@@ -75,7 +75,6 @@ class UnplannedKernelsError(BuildError):
 
 def prove_once(
     advice: list[str],
-    fragments: Iterable[Fragment],
     path: Path,
     digest: str,
     store: CacheDir | None,
@@ -87,7 +86,6 @@ def prove_once(
 
     Args:
         advice: What is added to.
-        fragments: All that were written to the database, so that they need not be decoded again.
         path, digest: The database.
         store: Where proofs are kept; None to keep none.
         show, allow_incomplete: As for :func:`require_kernels`.
@@ -96,7 +94,7 @@ def prove_once(
     key = proofs.key("plans", digest)
     if proofs.has(key):
         return
-    with FragmentDatabase(path, fragments) as database:
+    with FragmentDatabase(path) as database:
         found = require_kernels(database, show, allow_incomplete=allow_incomplete)
     advice += found
     if not found:

@@ -50,7 +50,7 @@ def add_variants(compiler: Toolchain, job: CompileJob, compiled: CompiledSource)
         except CompileError:
             return None
         reads.update(one.reads)
-        return nvfatbin.wrap_ltoir(one.ltoir[architecture], architecture)
+        return nvfatbin.wrap("LTOIR", one.ltoir[architecture], architecture)
 
     @cache
     def code(architecture: Architecture, target: Architecture) -> list[bytes] | None:

@@ -120,10 +120,10 @@ class Toolchain(ABC):
         wants_ptx = ImageKind.PTX in job.images
         made = self.make(job, architectures, ltoir=ImageKind.LTOIR in job.images, ptx=True)
         modules = [parse_ptx(made.ptx[each].decode()) for each in architectures]
-        images = [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in made.ltoir.items()]
+        images = [(ImageKind.LTOIR, a, nvfatbin.wrap("LTOIR", data, a)) for a, data in made.ltoir.items()]
         if wants_ptx:
             lowest = architectures[0]
-            images.append((ImageKind.PTX, lowest, nvfatbin.wrap_ptx(made.ptx[lowest], lowest)))
+            images.append((ImageKind.PTX, lowest, nvfatbin.wrap("PTX", made.ptx[lowest], lowest)))
         module = merge_modules(architectures, modules)
         kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
         return CompiledSource(

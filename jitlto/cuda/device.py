@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
@@ -19,10 +18,21 @@ if TYPE_CHECKING:
 
 _user: int | None = None  # the process that used CUDA first
 _is_ready = False  # there is a device
+_is_uniform = False  # all devices are of one architecture
 
 
 def current() -> Device:
     """Return the device of the calling thread's context; without a context, make the default device's current.
+
+    Raises:
+        NoDeviceError: As :func:`ensure_context`.
+    """
+    ensure_context()
+    return libraries.Device()
+
+
+def ensure_context() -> None:
+    """Let the calling thread have a context: without one, make the default device's current.
 
     Raises:
         NoDeviceError: If there is no driver or no device. (Without this probe ``cuda.core`` misleads once and then
@@ -38,11 +48,10 @@ def current() -> Device:
             with uninterrupted:
                 libraries.Device(0)
             _is_ready = True
-        device = libraries.Device()
-        status, context = libraries.driver.cuCtxGetCurrent()
-        if int(status) or not int(context):
+        status, _ = libraries.driver.cuCtxGetDevice()
+        if status:
             with uninterrupted:
-                device.set_current()
+                libraries.Device().set_current()
     except ToolchainError:
         raise
     # cuda.core raises its own CUDAError, a RuntimeError, or an ImportError, by what is missing.
@@ -55,7 +64,6 @@ def current() -> Device:
             hint="launching and tuning need an NVIDIA driver and a GPU; planning and linking do not: "
             "family.plan(arch='sm_90', ...).link(), or --arch sm_90",
         ) from None  # the libraries' own errors add nothing
-    return device
 
 
 def is_used() -> bool:
@@ -90,34 +98,24 @@ def allowed_in_captures() -> Iterator[None]:
                 driver.cuThreadExchangeStreamCaptureMode(before)
 
 
-_thread = threading.local()
-
-
 def kind() -> int:
-    """Return a number that devices of one architecture share, for less than a query of the driver costs.
+    """Return 0 if all devices are of one architecture, whichever is the current one, else a number of its architecture.
 
     Raises:
         NoDeviceError: As :func:`current`.
     """
-    known: int | None = getattr(_thread, "kind", None)
-    if known is not None:
-        return known
-    major, minor = current().compute_capability
-    if len({other.compute_capability for other in libraries.Device.get_all_devices()}) == 1:
-        _thread.kind = 0  # only one architecture: the thread's context does not matter
+    global _is_uniform
+    if _is_uniform:
         return 0
-    return int(major * 10 + minor)
+    major, minor = current().compute_capability
+    _is_uniform = len({other.compute_capability for other in libraries.Device.get_all_devices()}) == 1
+    return 0 if _is_uniform else int(major * 10 + minor)
 
 
 def after_fork() -> None:
-    """Forget, in a forked process, which devices its thread has seen."""
-    global _thread
-    _thread = threading.local()
-
-
-def ordinal() -> int:
-    """Return the current device's number."""
-    return int(current().device_id)
+    """Forget, in a forked process, which devices there are: none may be used."""
+    global _is_uniform
+    _is_uniform = False
 
 
 def architecture() -> Architecture:

@@ -25,14 +25,8 @@ def disassemble(cubin: bytes) -> bytes:
     """Return the SASS of a cubin.
 
     Raises:
-        ToolchainError: If there is no nvdisasm or it fails, or if the kernel is PTX, which the driver compiles.
+        ToolchainError: If there is no nvdisasm or it fails.
     """
-    if not cubin.startswith(b"\x7fELF"):
-        raise ToolchainError(
-            "the kernel is PTX, which the driver compiles: there is no SASS",
-            code="toolchain-no-sass",
-            hint="--dump ptx shows it; SASS needs an nvJitLink that links for the device's architecture",
-        )
     program = find_program()
     with temporary_directory("jitlto-sass-") as directory:
         path = Path(directory) / "kernel.cubin"

@@ -32,21 +32,11 @@ class FatbinImage(NamedTuple):
     architecture: Architecture
 
 
-def wrap_ltoir(ltoir: bytes, architecture: Architecture) -> bytes:
-    """Return a compressed fatbin with LTO-IR alone, as :func:`_wrap`."""
-    return _wrap("nvFatbinAddLTOIR", ltoir, architecture)
-
-
-def wrap_ptx(text: bytes, architecture: Architecture) -> bytes:
-    """Return a compressed fatbin with PTX alone, as :func:`_wrap`."""
-    return _wrap("nvFatbinAddPTX", text, architecture)
-
-
-def _wrap(function: str, image: bytes, architecture: Architecture) -> bytes:
+def wrap(kind: str, image: bytes, architecture: Architecture) -> bytes:
     """Return a compressed fatbin with one image; with one nvFatbin, equal inputs give equal bytes.
 
     Args:
-        function: That of nvFatbin which adds it.
+        kind: ``LTOIR`` or ``PTX``.
         image: The bare image.
         architecture: What it was compiled for; nvFatbin does not check it.
 
@@ -66,7 +56,8 @@ def _wrap(function: str, image: bytes, architecture: Architecture) -> bytes:
     with uninterrupted:
         call("nvFatbinCreate", ctypes.byref(handle), options, ctypes.c_size_t(1))
         try:
-            call(function, handle, image, ctypes.c_size_t(len(image)), str(architecture).encode(), b"fragment", b"")
+            size_of_image, name = ctypes.c_size_t(len(image)), str(architecture).encode()
+            call(f"nvFatbinAdd{kind}", handle, image, size_of_image, name, b"fragment", b"")
             call("nvFatbinSize", handle, ctypes.byref(size))
             buffer = ctypes.create_string_buffer(size.value)
             call("nvFatbinGet", handle, buffer)

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct
+from msgspec.structs import astuple
 
 from jitlto.base.errors import JitltoError
 from jitlto.database import _records as records
@@ -188,7 +189,7 @@ class StoredRows:
         """Return what a decoder returns; its errors become a DatabaseError."""
         try:
             return decode(record)
-        except (records.InvalidRecordError, JitltoError) as error:
+        except (ValueError, RecursionError, MsgspecError, JitltoError) as error:
             # The checksums match, so the file was forged rather than damaged.
             raise self.damaged(f"a record is not what its schema says ({error!r:.200})") from error
 
@@ -243,9 +244,10 @@ class StoredRows:
         if digest_rows(checksums) != self.root.tables[table]:
             raise self.damaged(f"the rows of table {table} are not those that were written")
 
-    def fragments(self) -> Iterator[Fragment]:
-        """Yield all fragments, sorted by the text of their keys."""
-        return (self.decode_fragment(key, record) for key, record in self.scan("fragment"))
+    def fragments(self) -> list[Fragment]:
+        """Return all fragments, sorted by key."""
+        found = (self.decode_fragment(key, record) for key, record in self.scan("fragment"))
+        return sorted(found, key=lambda fragment: astuple(fragment.key))
 
     def find_fragment(self, key: FragmentKey) -> Fragment | None:
         """Return the fragment with a key; None if there is none."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-
-from msgspec.structs import astuple
 
 from jitlto.base.cached import cached_property
 from jitlto.base.frozen import Shared
@@ -33,21 +31,19 @@ class FragmentDatabase(Shared):
 
     Args:
         path: The file.
-        written: All of its fragments, where this process has just written them; by default they are read.
 
     Raises:
         DatabaseError: If the file is missing, is not a fragment database, was made by a newer jitlto, or is damaged
             where it is read first. All methods raise it if what they read is damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str], written: Iterable[Fragment] | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._reader = reader = SqliteReader(self.path)
         #: The absolute path, so that a later chdir has no effect.
         self.location = reader.location
         #: Identity of the file.
         self.identity = reader.identity
-        self._written = written
         self._shapes: dict[str, tuple[Shape, ...]] = {}  # those that were read
         try:
             self._rows = self._open_rows()
@@ -93,7 +89,7 @@ class FragmentDatabase(Shared):
 
     @cached_property
     def _fragments(self) -> list[Fragment]:
-        return _sort(self._rows.fragments() if self._written is None else self._written)
+        return self._rows.fragments()
 
     def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]:
         """Return what a family's kernels are made of: its record and fragments, with those of the families it uses."""
@@ -110,8 +106,8 @@ class FragmentDatabase(Shared):
     def shapes(self, family: str) -> tuple[Shape, ...]:
         """Return groups and parameters of a family's fragments; none if it has no fragments."""
         if family not in self._shapes:
-            found = self._rows.find("shape", family, partial(records.decode, tuple[Shape, ...]))
-            self._shapes[family] = found or ()
+            decode = partial(records.decode, tuple[Shape, ...])
+            self._shapes[family] = self._rows.find("shape", family, decode) or ()
         return self._shapes[family]
 
     def get(self, key: FragmentKey) -> Fragment | None:
@@ -145,8 +141,13 @@ class FragmentDatabase(Shared):
         meta = {name for name, _ in self._reader.scan("meta", "name", "value")}
         if meta != {b"digest", b"root", *([b"part"] if self.part else [])}:
             raise self._reader.damaged("invalid row in table meta")
-        self._fragments = _sort(self._verify_rows())
-        images = {image.sha256: image for fragment in self._fragments for image in fragment.images}
+        for family in self.families.values():
+            family.with_used(self.families)
+        self._fragments = fragments = self._rows.fragments()
+        index = [(table, *row) for table in INDEXES for row in self._rows.scan(table)]
+        if sorted(index) != make_index(fragments):  # the rows that are made from fragments
+            raise self._reader.damaged("its index rows are not those of its fragments")
+        images = {image.sha256: image for fragment in fragments for image in fragment.images}
         for name, data in self._reader.scan("blob", "sha256", "data"):
             sha = name.decode("ascii", "replace")
             if sha256(data) != sha:
@@ -158,17 +159,7 @@ class FragmentDatabase(Shared):
                 raise self._reader.damaged(f"image {sha} does not have the recorded {image.size} bytes")
         if images:
             raise self._reader.damaged(f"image {min(images)} is missing")
-        return len({image.sha256 for fragment in self._fragments for image in fragment.images})
-
-    def _verify_rows(self) -> list[Fragment]:
-        """Read all rows, compare those that are made from fragments with these, and return the fragments."""
-        for family in self.families.values():
-            family.with_used(self.families)
-        fragments = list(self._rows.fragments())
-        index = [(table, *row) for table in INDEXES for row in self._rows.scan(table)]
-        if sorted(index) != make_index(fragments):
-            raise self._reader.damaged("its index rows are not those of its fragments")
-        return fragments
+        return len({image.sha256 for fragment in fragments for image in fragment.images})
 
     def close(self) -> None:
         """Close the file; the database cannot be used afterwards."""
@@ -179,7 +170,3 @@ class FragmentDatabase(Shared):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _sort(fragments: Iterable[Fragment]) -> list[Fragment]:
-    return sorted(fragments, key=lambda fragment: astuple(fragment.key))

@@ -26,7 +26,7 @@ from jitlto.frameworks.fit import check_call
 from jitlto.frameworks.parts import Array, Call, Launch
 from jitlto.launch.core import extension
 from jitlto.launch.signature import loaded_function
-from jitlto.launch.step import Step, make_packing
+from jitlto.launch.step import make_packing
 
 #: The name under which XLA knows the handler.
 TARGET = "jitlto_launch"
@@ -60,11 +60,11 @@ class Cuda:
         Returns:
             The kernel's handle, and grid, block, shared memory, cluster and whether it is cooperative.
         """
-        step = Step(launcher, launch.grid, launch.block, (), launch.shared_memory, launch.cluster, launch.cooperative)
-        grid, block, cluster = step.check()
+        shared_memory, cooperative = launch.shared_memory, launch.cooperative
+        grid, block, cluster = launcher.check(launch.grid, launch.block, shared_memory, launch.cluster, cooperative)
         handle = int(launcher.kernel.handle)
         loaded_function(handle)
-        return handle, (*grid, *block, step.shared_memory, *(cluster or (0, 0, 0)), int(step.cooperative))
+        return handle, (*grid, *block, shared_memory, *(cluster or (0, 0, 0)), int(cooperative))
 
 
 #: The kinds of devices that calls are lowered for; a list that tests can add to where there is no GPU.

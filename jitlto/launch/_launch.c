@@ -113,8 +113,6 @@ typedef struct {
     unsigned generation;
     PyObject *learn_array, *learn_stream, *stream_type;
     PyObject *rows, *kept; /* a tuple and a list of what parameters and known refer to */
-    PyObject *last_stream; /* of CuPy or PyTorch, whose streams keep their handles for life; and its handle */
-    uint64_t last_handle;
     Known known[MOST_TYPES];
     atomic_int known_count; /* rows are only added, and counted when they are complete */
     size_t size;   /* of the arguments */
@@ -137,16 +135,11 @@ static int otherwise(void) {
     return FAILED;
 }
 
-#if ULONG_MAX == UINT64_MAX /* CPython converts that in a third of the time of unsigned long long */
-#define AS_UINT64 PyLong_AsUnsignedLong
-#else
-#define AS_UINT64 PyLong_AsUnsignedLongLong
-#endif
-
 static inline int as_number(PyObject *owned, uint64_t *out) {
     if (owned == NULL) return otherwise();
     int is_number = PyLong_Check(owned);
-    uint64_t value = is_number ? AS_UINT64(owned) : 0;
+    /* Not "unsigned long long", which CPython converts in three times the time; Linux has 64 bits for this one too. */
+    uint64_t value = is_number ? PyLong_AsUnsignedLong(owned) : 0;
     Py_DECREF(owned);
     if (!is_number || (value == (uint64_t)-1 && PyErr_Occurred())) return otherwise();
     *out = value;
@@ -362,7 +355,7 @@ static inline int pack_integer(Parameter *parameter, PyObject *argument, char *o
             fits = !overflow && value >= 0 && value < 1LL << width;
         bits = (uint64_t)value;
     } else {
-        bits = AS_UINT64(argument);
+        bits = PyLong_AsUnsignedLong(argument);
         fits = !(bits == (uint64_t)-1 && PyErr_Occurred());
     }
     Py_XDECREF(index);
@@ -415,15 +408,6 @@ static int pack(Signature *signature, Parameter *parameter, PyObject *argument, 
 
 /* --- streams and configurations --- */
 
-static void remember_stream(Signature *signature, PyObject *stream, uint64_t handle) {
-#ifndef Py_GIL_DISABLED /* which keeps the two together */
-    signature->last_handle = handle;
-    Py_XSETREF(signature->last_stream, Py_NewRef(stream));
-#else
-    (void)signature, (void)stream, (void)handle;
-#endif
-}
-
 /* By __cuda_stream__, which returns a version and the handle. */
 static int ask_stream(PyObject *stream, uint64_t *out) {
     PyObject *pair = PyObject_CallMethodNoArgs(stream, shared.stream_protocol);
@@ -439,8 +423,6 @@ static inline int read_stream(Signature *signature, PyObject *stream, void **out
     uint64_t handle = 0;
     int result = DONE;
     if (stream == Py_None) {
-    } else if (stream == signature->last_stream) {
-        handle = signature->last_handle;
     } else if ((PyObject *)Py_TYPE(stream) == signature->stream_type) {
         result = ask_stream(stream, &handle);
         if (result == DONE && handle == 0) result = OTHERWISE; /* a closed one */
@@ -454,7 +436,6 @@ static inline int read_stream(Signature *signature, PyObject *stream, void **out
         }
         if (known->way == STREAM_ATTRIBUTE) {
             result = as_number(read_attribute(&known->handle, stream), &handle);
-            if (result == DONE) remember_stream(signature, stream, handle);
         } else {
             result = ask_stream(stream, &handle);
         }
@@ -557,7 +538,6 @@ static int signature_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(signature->learn_array);
     Py_VISIT(signature->learn_stream);
     Py_VISIT(signature->stream_type);
-    Py_VISIT(signature->last_stream);
     Py_VISIT(signature->rows);
     Py_VISIT(signature->kept);
     return 0;
@@ -572,7 +552,6 @@ static int signature_clear(PyObject *self) {
     Py_CLEAR(signature->learn_array);
     Py_CLEAR(signature->learn_stream);
     Py_CLEAR(signature->stream_type);
-    Py_CLEAR(signature->last_stream);
     Py_CLEAR(signature->rows);
     Py_CLEAR(signature->kept);
     return 0;

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jitlto.base.errors import ArgumentError
-from jitlto.base.types import Parameter, Scalar, find_scalar
+from jitlto.base.types import Parameter, Scalar, cpp_name, find_scalar
 from jitlto.cuda.libraries import driver
 from jitlto.launch.argument_errors import argument_error, range_error, type_error
 
@@ -67,19 +67,14 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
     constant = "const" in target.split()
 
     def convert(argument: Any) -> bytes:
-        return address_of(argument).to_bytes(8, "little")
-
-    def address_of(argument: Any) -> int:
+        if hasattr(argument, "is_conj") and argument.is_cuda:
+            return _tensor_address(parameter, argument, known).to_bytes(8, "little")
         try:
             interface = argument.__cuda_array_interface__
-        except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
-            if getattr(argument, "requires_grad", False) is True:
-                return address_of(_detached(parameter, argument))
-            return _address(parameter, argument, known, constant)
+        except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal, such as of a dtype
+            return _address(parameter, argument, known, constant).to_bytes(8, "little")
         if expected is not None and interface["typestr"] != expected:
             raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)
-        if hasattr(argument, "is_conj"):
-            _check_computed(parameter, argument)
         pointer, readonly = interface["data"]
         if readonly and not constant:
             raise _read_only_error(parameter)
@@ -87,9 +82,39 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         if strides is not None:
             itemsize = np.dtype(interface["typestr"]).itemsize
             _check_contiguous(parameter, interface["shape"], strides, itemsize)
-        return int(pointer) if pointer else _null_address(parameter, argument, interface["shape"])
+        address = int(pointer) if pointer else _null_address(parameter, argument, interface["shape"])
+        return address.to_bytes(8, "little")
 
     return convert
+
+
+def _tensor_address(parameter: Parameter, tensor: Any, known: Scalar | None) -> int:
+    """Return the address of a tensor of PyTorch: to show it by the interface takes longer than a launch."""
+    try:
+        if known is not None and _scalar_of(tensor.dtype) != known.typestr:
+            raise _dtype_error(parameter, str(tensor.dtype).rpartition(".")[2], known)
+        if not tensor.is_contiguous():
+            raise _contiguity_error(parameter)
+        address = int(tensor.data_ptr())
+    except ArgumentError:
+        raise
+    except Exception as error:  # such as of a sparse one
+        raise _export_error(parameter, tensor, error) from error
+    if tensor.is_conj() or tensor.is_neg():
+        case, name = ("conj", "conjugate") if tensor.is_conj() else ("neg", "negative")
+        what, hint = f"the memory holds the {name} of the tensor", f"pass tensor.resolve_{case}()"
+        raise argument_error(parameter, "conjugate", what, hint)
+    return address or _null_address(parameter, tensor, tensor.shape)
+
+
+@cache
+def _scalar_of(dtype: Any) -> str:
+    """Return the name of a dtype of PyTorch as :class:`Scalar` has it; empty for one that C++ has none for."""
+    try:
+        known = find_scalar(cpp_name(dtype))
+    except TypeError:
+        known = None
+    return "" if known is None else known.typestr
 
 
 def _null_address(parameter: Parameter, array: Any, shape: tuple[int, ...]) -> int:
@@ -102,14 +127,6 @@ def _null_address(parameter: Parameter, array: Any, shape: tuple[int, ...]) -> i
 def is_cupy(kind: type) -> bool:
     """Return whether it is CuPy's type of arrays itself: subclasses may behave otherwise."""
     return kind.__module__.partition(".")[0] == "cupy" and kind.__name__ == "ndarray"
-
-
-def _check_computed(parameter: Parameter, array: Any) -> None:
-    """Check that a tensor of PyTorch does not stand for the conjugate or the negative of what its memory holds."""
-    for case, what in (("conj", "conjugate"), ("neg", "negative")):
-        if getattr(array, f"is_{case}", bool)():
-            hint = f"pass tensor.resolve_{case}()"
-            raise argument_error(parameter, "conjugate", f"the memory holds the {what} of the tensor", hint)
 
 
 def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant: bool) -> int:
@@ -146,17 +163,6 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
     return int(view.ptr) or _null_address(parameter, argument, view.shape)
 
 
-def _detached(parameter: Parameter, tensor: Any) -> Any:
-    """Return a tensor of PyTorch without the gradient for which it refuses to be exported."""
-    try:
-        detached = tensor.detach()
-        if detached.requires_grad is True:
-            raise TypeError("it still requires a gradient once it is detached")
-    except Exception as error:
-        raise _export_error(parameter, tensor, error) from error
-    return detached
-
-
 def _bare_address(parameter: Parameter, address: int) -> int:
     if not 0 <= address < 1 << 64:
         raise argument_error(parameter, "range", f"invalid address {address:#x}", "an address has 64 bits")
@@ -176,8 +182,7 @@ def _check_contiguous(parameter: Parameter, shape: tuple[int, ...], strides: tup
     expected = item
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if extent != 1 and stride != expected:
-            hint = "make it contiguous, or pass its address if the kernel takes strides"
-            raise argument_error(parameter, "not-contiguous", "the array is not C-contiguous", hint)
+            raise _contiguity_error(parameter)
         expected *= extent
 
 
@@ -191,20 +196,22 @@ def _boolean(parameter: Parameter) -> Converter:
 
 
 def _integer(parameter: Parameter, known: Scalar) -> Converter:
-    limits, is_signed = np.iinfo(known.typestr), known.typestr[0] == "i"
-    low, high = int(limits.min), int(limits.max)
+    letter = "bhiq"[known.size.bit_length() - 1]
+    pack = struct.Struct("<" + (letter.upper() if known.typestr[0] == "u" else letter)).pack
 
     def convert(argument: Any) -> bytes:
         try:
+            return pack(argument)
+        except (struct.error, TypeError):
+            handle = _object_handle(argument) if known.typestr == "u8" else None
+        if handle is not None:
+            return pack(handle)
+        try:
             value = operator.index(argument)
         except TypeError:
-            handle = _object_handle(argument) if known.typestr == "u8" else None
-            if handle is None:
-                raise type_error(parameter, argument, "an integer") from None
-            value = handle
-        if not low <= value <= high:
-            raise range_error(parameter, value, low, high)
-        return value.to_bytes(known.size, "little", signed=is_signed)
+            raise type_error(parameter, argument, "an integer") from None
+        limits = np.iinfo(known.typestr)
+        raise range_error(parameter, value, int(limits.min), int(limits.max))
 
     return convert
 
@@ -294,6 +301,11 @@ def _dtype_error(parameter: Parameter, dtype: object, expected: Scalar | None) -
     name = _dtype_name(expected)
     what = f"expected an array of {name}, got an array of {dtype}"
     return argument_error(parameter, "dtype", what, f"pass an array of {name}")
+
+
+def _contiguity_error(parameter: Parameter) -> ArgumentError:
+    hint = "make it contiguous, or pass its address if the kernel takes strides"
+    return argument_error(parameter, "not-contiguous", "the array is not C-contiguous", hint)
 
 
 def _read_only_error(parameter: Parameter) -> ArgumentError:

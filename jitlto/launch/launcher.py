@@ -12,13 +12,23 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jitlto.base.cached import cached_property
 from jitlto.base.errors import LaunchError
 from jitlto.base.frozen import Shared
 from jitlto.base.types import Parameter
 from jitlto.cuda import device
 from jitlto.cuda.libraries import Device, Kernel, ObjectCode, driver
 from jitlto.launch.core import called
-from jitlto.launch.step import Extent, Launch, Packing, Step, make_packing, parse_extent
+from jitlto.launch.step import (
+    Extent,
+    Packing,
+    Shape,
+    Step,
+    check_shape,
+    make_packing,
+    parse_extent,
+    start,
+)
 from jitlto.launch.streams import stream_handle
 from jitlto.plan.cache_entry import Chosen, LinkedKernel
 
@@ -73,7 +83,6 @@ class Launcher(Shared):
         #: Duration of loading, in seconds.
         self.load_seconds = time.perf_counter() - begin
         self.handle = self.kernel.handle  # which cuda.core makes each time
-        self._packing: Packing | None = None
         self._granted = 0
         self._launches = 0  # the plain way
 
@@ -108,12 +117,10 @@ class Launcher(Shared):
         """The kernel's parameters."""
         return self.chosen.signature
 
-    @property
+    @cached_property
     def packing(self) -> Packing:
         """How arguments are packed; made at the first launch: a kernel may be loaded ahead and never be launched."""
-        if self._packing is None:
-            self._packing = make_packing(tuple(self.signature))
-        return self._packing
+        return make_packing(tuple(self.signature))
 
     @property
     def cubin(self) -> bytes:
@@ -194,9 +201,12 @@ class Launcher(Shared):
             ArgumentError: (a TypeError) If an argument is missing or does not fit its parameter.
             LaunchError: If the launch configuration is invalid or the driver rejects the launch.
         """
-        device.current()
-        step = Step(self, grid, block, args, shared_memory, cluster, cooperative, programmatic)
-        Launch(step).issue(stream_handle(stream))
+        device.ensure_context()
+        packing = self.packing
+        memory, address = packing.pack(self.chosen.kernel, args)
+        shape = self.check(grid, block, shared_memory, cluster, cooperative)
+        start(self, shape, shared_memory, cooperative, programmatic, stream_handle(stream), address)
+        packing.give_back(memory, address)  # the driver has copied the values
         self._launches += 1
         if self._launches == 2 and type(self).__call__ is Launcher.__call__:
             # Not at the first launch: a kernel that is launched once should not wait for it.
@@ -207,6 +217,23 @@ class Launcher(Shared):
                 self._kernel = int(self.handle)
                 self._function = loaded_function(self._kernel)
                 self._quick = quick
+
+    def check(
+        self, grid: Extent, block: Extent, shared_memory: int, cluster: Extent | None, cooperative: bool
+    ) -> Shape:
+        """Return grid, block and cluster of a launch in three dimensions, and prepare the kernel for it.
+
+        Raises:
+            LaunchError: If the configuration is invalid, or more than the device has.
+        """
+        kernel = self.chosen.kernel
+        whole, threads, part = check_shape(kernel, grid, block, shared_memory, cluster)
+        self.grant(shared_memory)
+        if cooperative and math.prod(whole) > self.max_blocks(block, shared_memory):
+            what = f"grid {grid} is too large for a cooperative launch"
+            hint = "at most launcher.max_blocks(block, shared_memory) blocks run at the same time"
+            raise LaunchError(what, code="launch-failed", where=kernel, hint=hint)
+        return whole, threads, part
 
     def grant(self, size: int) -> None:
         """Request dynamic shared memory on every device of this architecture: they share launchers."""

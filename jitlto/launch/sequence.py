@@ -15,8 +15,8 @@ from jitlto.base.text import pluralize, suggest
 from jitlto.cuda import device
 from jitlto.cuda.libraries import driver
 from jitlto.launch.arguments import Converter
-from jitlto.launch.step import Launch, Slot, Step
-from jitlto.launch.streams import is_own, stream_handle
+from jitlto.launch.step import Slot, Step, make_attributes, start, write_shape
+from jitlto.launch.streams import stream_handle
 
 _log = logging.getLogger("jitlto.launch")
 # CUDA 12 has the function with and without properties of edges, under two names.
@@ -25,6 +25,33 @@ _add_dependencies = getattr(driver, "cuGraphAddDependencies_v2", driver.cuGraphA
 
 class RejectedError(Exception):
     """The driver rejected a call; the message is the name of its status."""
+
+
+class Launch:
+    """One of the launches, and memory with the present values of its arguments.
+
+    Args:
+        step: Its description.
+        args: The arguments, with those of slots.
+
+    Raises:
+        ArgumentError, LaunchError: As ``launcher(...)``.
+    """
+
+    def __init__(self, step: Step, args: Sequence[Any]) -> None:
+        self.step, launcher = step, step.launcher
+        self.memory, self.address = launcher.packing.pack(launcher.chosen.kernel, args)
+        self.shape = launcher.check(step.grid, step.block, step.shared_memory, step.cluster, step.cooperative)
+
+    def issue(self, stream: int) -> None:
+        """Launch the kernel in a stream.
+
+        Raises:
+            LaunchError: If the driver rejects the launch.
+        """
+        step = self.step
+        how = step.shared_memory, step.cooperative, step.programmatic
+        start(step.launcher, self.shape, *how, stream, self.address)
 
 
 class LaunchSequence:
@@ -36,24 +63,19 @@ class LaunchSequence:
 
     def __init__(self, stream: Any, steps: Iterable[Step], arguments: dict[str, Any]) -> None:
         device.current()
-        self._process = os.getpid()
         self._stream, self._handle = stream, stream_handle(stream)
         self._queue = driver.CUstream(self._handle)
-        self._may_close = is_own(stream) and hasattr(stream, "is_closed")
         #: The launches.
         self.steps = tuple(steps)
         #: The present argument of each slot.
         self.arguments: dict[str, Any] = {}
         # By slot: the number of each launch that takes it, its converter, and where it is written.
         self._places: dict[str, list[tuple[int, Converter, memoryview]]] = {}
-        self._launches = [self._check(number, step) for number, step in enumerate(self.steps)]
+        self._launches = [self._check(number, step, arguments) for number, step in enumerate(self.steps)]
         self._lock = threading.Lock()
         self._graph: LaunchGraph | None = None
         self._may_use_graph = True
         self._stale: set[int] = set()  # launches whose arguments the graph does not have yet
-        for name in self._places.keys() - arguments.keys():
-            hint = f"pass {name}=... after the launches"
-            raise ArgumentError("no argument was given", code="launch-argument-slot", where=f"slot {name!r}", hint=hint)
         self._store(arguments, self._converted(arguments))
 
     def __reduce__(self) -> str:
@@ -79,12 +101,11 @@ class LaunchSequence:
             ArgumentError: (a TypeError) If an argument does not fit, or no slot has its name; nothing is launched.
             LaunchError: If the driver rejects a launch; the error says which. Those before it have been launched.
         """
-        if self._process != os.getpid():
-            device.raise_forked_error()
+        device.ensure_context()
         values = self._converted(arguments)
         with self._lock:
             self._store(arguments, values)
-            if self._may_close and self._stream.is_closed:
+            if getattr(self._stream, "is_closed", False):
                 stream_handle(self._stream)  # raises
             if self._may_use_graph and not _is_capturing(self._queue):
                 self._issue_graph()
@@ -116,15 +137,22 @@ class LaunchSequence:
             except LaunchError as error:
                 raise self._located(error, number) from None
 
-    def _check(self, number: int, step: Step) -> Launch:
-        """Check a step, and note the places of its slots."""
+    def _check(self, number: int, step: Step, arguments: dict[str, Any]) -> Launch:
+        """Check a step with the first arguments of its slots, and note the places of these."""
+        slots = {place: argument.name for place, argument in enumerate(step.args) if type(argument) is Slot}
+        for name in set(slots.values()) - arguments.keys():
+            hint = f"pass {name}=... after the launches"
+            raise ArgumentError("no argument was given", code="launch-argument-slot", where=f"slot {name!r}", hint=hint)
+        packing = step.launcher.packing
+        args = [arguments[slots[place]] if place in slots else argument for place, argument in enumerate(step.args)]
         try:
-            launch = Launch(step)
+            launch = Launch(step, args)
         except LaunchError as error:
             raise self._located(error, number) from None
-        for place, (argument, convert) in enumerate(zip(step.args, step.launcher.packing.converters, strict=True)):
-            if type(argument) is Slot:
-                self._places.setdefault(argument.name, []).append((number, convert, launch.place(place)))
+        for place, name in slots.items():
+            begin = packing.places[place]
+            memory = memoryview(launch.memory).cast("B")[begin : begin + packing.signature[place].size]
+            self._places.setdefault(name, []).append((number, packing.converters[place], memory))
         return launch
 
     def _converted(self, arguments: dict[str, Any]) -> list[tuple[int, memoryview, bytes]]:
@@ -179,9 +207,10 @@ class LaunchGraph:
             context = _check(driver.cuCtxGetCurrent())
             nodes: list[tuple[driver.CUgraphNode, driver.CUDA_KERNEL_NODE_PARAMS]] = []
             for launch in launches:
-                parameters = launch.write(driver.CUDA_KERNEL_NODE_PARAMS())
-                parameters.kern, parameters.ctx = launch.kernel, context
-                parameters.kernelParams = launch.memory[1]
+                step = launch.step
+                parameters = write_shape(driver.CUDA_KERNEL_NODE_PARAMS(), launch.shape, step.shared_memory)
+                parameters.kern, parameters.ctx = step.launcher.handle, context
+                parameters.kernelParams = launch.address
                 nodes.append((self._add(launch, parameters, nodes[-1][0] if nodes else None), parameters))
             self._executable = _check(driver.cuGraphInstantiate(self._graph, 0))
             _destroy_with(self, driver.cuGraphExecDestroy, self._executable)
@@ -194,8 +223,9 @@ class LaunchGraph:
         """Add a launch that runs after another one."""
         node = _check(driver.cuGraphAddKernelNode(self._graph, None, 0, parameters))
         # Of nodes, programmatic dependent launch is a property of the edge.
-        for name, value in launch.attributes(driver.CUkernelNodeAttrValue, with_programmatic=False):
-            attribute = getattr(driver.CUkernelNodeAttrID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+        cluster, cooperative = launch.shape[-1], launch.step.cooperative
+        for name, value in make_attributes(driver.CUkernelNodeAttrValue, cluster, cooperative, False):
+            attribute = getattr(driver.CUkernelNodeAttrID, name)
             _check(driver.cuGraphKernelNodeSetAttribute(node, attribute, value))
         if previous is not None:
             edge = driver.CUgraphEdgeData()

@@ -21,7 +21,7 @@ def stream_handle(stream: Any) -> int:
         LaunchError: If it is no stream, or one of ``cuda.core`` that is closed.
         NoDeviceError: If there is no device.
     """
-    if is_own(stream) and getattr(stream, "is_closed", False):
+    if getattr(stream, "is_closed", False) and is_own(stream):
         raise LaunchError("the stream is closed", code="launch-failed", hint="pass an open stream")
     handle = 0 if stream is None else stream if type(stream) is int else _read_handle(stream)
     if handle:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from jitlto.base.errors import AmbiguousConfigurationError, UnknownValueError
 from jitlto.plan.configuration import describe_choice
 from jitlto.record.fragment import Fragment, FragmentKey
-from jitlto.record.parameters import parameter_values, sorted_values
+from jitlto.record.parameters import sorted_values
 
 
 def undecided(
@@ -31,7 +31,7 @@ def undecided(
 
 
 def _differences(candidates: Iterable[Fragment], bound: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    values = parameter_values(candidates)
+    values = sorted_values((name, (value,)) for each in candidates for name, value in each.key.parameters)
     return {name: several for name, several in values.items() if name not in bound and len(several) > 1}
 
 

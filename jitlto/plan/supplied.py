@@ -104,7 +104,7 @@ def _find_overload(names: Set[str], wanted: Sequence[str], called: Callable[[str
 
 def _mismatch(input_name: str, defined: str, required: str) -> InterfaceMismatchError:
     found, wanted = demangle(defined), demangle(required)
-    hint = "define it with exactly the declared types and linkage"
+    hint = 'define it with exactly the declared types, and extern "C" if and only if it is declared so'
     if wanted.replace("long long", "long") == found.replace("long long", "long"):
         hint = (
             "NVRTC's int64_t is `long long`, nvcc's is `long`: spell the type out as the other side has it, "

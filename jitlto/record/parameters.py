@@ -2,17 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
-from jitlto.record.fragment import Fragment, FragmentKey
+from jitlto.record.fragment import FragmentKey
 
 
 def agrees(key: FragmentKey, configuration: Mapping[str, str]) -> bool:
     """Return whether no parameter of a key contradicts a configuration; parameters that it does not name are free."""
     return all(configuration.get(name, value) == value for name, value in key.parameters)
-
-
-def parameter_values(fragments: Iterable[Fragment]) -> dict[str, tuple[str, ...]]:
-    """Return the key parameters of fragments and the values of each, both sorted."""
-    return sorted_values((name, (value,)) for fragment in fragments for name, value in fragment.key.parameters)
 
 
 def sorted_values(several: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple[str, ...]]:

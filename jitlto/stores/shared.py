@@ -246,6 +246,7 @@ class SharedStore:
                 if not self._is_there(self._backend, kind, key):
                     data = entry.encode(kind, key, payload, self._key)
                     self._backend.put(entry.object_name(kind, key), data)
+                    self._absent.discard(entry.object_name(kind, key))
                     self._count(writes=1, bytes_written=len(data))
                 self._failures = dropped = 0
         except BaseException as error:  # noqa: BLE001 - as above

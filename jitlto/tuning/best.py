@@ -58,7 +58,7 @@ class Chooser(Shared):
         """Be made again, in another process, by its family."""
         return getattr, (self._family, "best")
 
-    @remembered(lambda: 0 if devices.are_alike() else device.ordinal() + 1)
+    @remembered(lambda: 0 if devices.are_alike() else device.current().device_id + 1)
     def __call__(self, **problem: object) -> Best:
         """Return the best variant for a problem: its sizes and parameters.
 

@@ -11,7 +11,7 @@ def current_kind() -> str:
     Raises:
         NoDeviceError: If there is none.
     """
-    return _kind(device.ordinal())
+    return _kind(device.current().device_id)
 
 
 def are_alike() -> bool:

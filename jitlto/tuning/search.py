@@ -49,12 +49,10 @@ class Outcome:
     Args:
         candidates: All that were timed, the default first.
         rejected: Why variants cannot be used, or were not timed.
-        is_complete: False if the budget ended the search.
     """
 
     candidates: list[Candidate]
     rejected: dict[Variant, str]
-    is_complete: bool = True
 
 
 def search(
@@ -86,7 +84,6 @@ def search(
     for number, variant in enumerate(variants):
         if number and clock() >= end:
             outcome.rejected[variant] = "not timed: the budget was spent"
-            outcome.is_complete = False
             continue
         try:
             candidate = Candidate(variant, prepare(variant))
@@ -106,7 +103,6 @@ def search(
         is_apart = default not in live and len(default.times) < _ENOUGH
         for each in count * (live + is_apart * [default]):
             if clock() >= end:
-                outcome.is_complete = False
                 return outcome
             each.taken.append(take(each))
     return outcome

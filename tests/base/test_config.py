@@ -1,33 +1,20 @@
 """Settings: which variables count, their defaults, and that they are read once."""
 
-import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jitlto.base import config
 from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
 from tests.support.errors import raises
 
-paths = st.text(st.characters(codec="utf-8", exclude_characters="\0" + os.pathsep), min_size=1)
-paths = paths.filter(lambda path: not path.startswith("//"))  # which after a separator would be an address's
-
-
-@pytest.mark.slow
-@given(st.lists(paths))
-def test_database_path_is_split_in_order(names: list[str]) -> None:
-    found = Config.read({"JITLTO_DATABASE_PATH": os.pathsep.join(names)}).database_path
-    assert found == tuple(config._absolute(name) for name in names)
-
 
 def test_paths_are_meant_where_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names = {"JITLTO_DATABASE_PATH": "a", "JITLTO_CACHE_DIR": "b", "JITLTO_RECORD": "~/c", "JITLTO_PREBUILT": "d"}
+    names = {"JITLTO_DATABASE_PATH": "a::b", "JITLTO_CACHE_DIR": "b", "JITLTO_RECORD": "~/c", "JITLTO_PREBUILT": "d"}
     settings = Config.read(names)
-    assert settings.database_path == (tmp_path / "a",)
+    assert settings.database_path == (tmp_path / "a", tmp_path / "b")
     assert settings.cache_dir == tmp_path / "b"
     assert settings.record == Path.home() / "c"
     assert settings.prebuilt == tmp_path / "d"

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-import cupy as cp
 import numpy as np
 from cuda.core import Device
 
@@ -117,35 +116,19 @@ def _dispatch(kernels: KernelFamily, rounds: int) -> dict[str, object]:
     values = itertools.cycle(requests)
     request = requests[37]
     t, op, one, two, three = request
-    named = dict(zip(choose.names, request, strict=True))
-    held = kernels.launcher(**_plain())
-    stream, x, y = Device(0).create_stream(), cp.zeros(1024, np.float32), cp.zeros(1024, np.float32)
-    f32 = np.dtype(np.float32)
     for _ in range(3):
         kernels.launcher(data_type=t, op=op, first=one, second=two, third=three)
     sides: dict[str, Callable[[], object]] = {
         "nothing": lambda: None,
         "cycling alone": lambda: next(values),
         "dispatcher": lambda: choose(*next(values)),
-        "dispatcher, one variant": lambda: choose(t, op, one, two, three),
         "family.launcher": lambda: kernels.launcher(data_type=t, op=op, first=one, second=two, third=three),
-        "family.launcher(**configuration)": lambda: kernels.launcher(**named),
-        "a launcher held, launched": lambda: held(stream, 4, 256, x, y, 1024),
-        "by the dispatcher, launched": lambda: choose(f32, "add", False, False, False)(stream, 4, 256, x, y, 1024),
-        "by family.launcher, launched": lambda: kernels.launcher(
-            data_type=f32, op="add", first=False, second=False, third=False
-        )(stream, 4, 256, x, y, 1024),
     }
     times = in_bursts(sides, rounds, BURST)
-    held_ = "a launcher held, launched"
     return {
         "variants": len(found),
         "dispatcher_ns": beyond(times, "dispatcher", "cycling alone"),
-        "dispatcher_one_variant_ns": beyond(times, "dispatcher, one variant", "nothing"),
         "family_launcher_ns": beyond(times, "family.launcher", "nothing"),
-        "family_launcher_of_a_dict_ns": beyond(times, "family.launcher(**configuration)", "nothing"),
-        "dispatcher_above_a_launcher_held_ns": beyond(times, "by the dispatcher, launched", held_),
-        "family_launcher_above_a_launcher_held_ns": beyond(times, "by family.launcher, launched", held_),
     }
 
 

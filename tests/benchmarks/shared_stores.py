@@ -15,7 +15,7 @@ from tests.benchmarks.script import Options, Result
 from tests.benchmarks.timing import Times, summaries
 from tests.support.families import built
 from tests.support.fleet import TEN, Report, sail
-from tests.support.store_server import Proxy, fault_proxy, s3_server
+from tests.support.store_server import FaultyStore, faulty_store
 from tests.support.stores import write_key
 
 #: A fresh process: seconds of importing and loading, of planning, of the first kernel and of a second one.
@@ -51,25 +51,25 @@ print(json.dumps(seconds))
 def measure(options: Options) -> Result:
     result: Result = {}
     place: Path = options.place
-    with s3_server() as server, fault_proxy(server) as proxy:
-        proxy.set(latency=1e-3 * options.latency)
+    with faulty_store() as faulty:
+        faulty.set(latency=1e-3 * options.latency)
         path = built(place / "ten", TEN, "ten").database.path
-        variables = signed(place, proxy)
+        variables = signed(place, faulty)
         for name in ("empty store", "again"):
-            proxy.counts(reset=True)
+            faulty.counts(reset=True)
             size = {"hosts": options.hosts, "processes": options.processes}
             # The cores of this machine stand for all hosts, so replies may be late.
             report = sail(path, "ten", place / name, **size, seconds=1200, **variables, JITLTO_STORE_PATIENCE="30")
-            result[name] = {**size, **_fleet(report), "requests to the store": _requests(proxy)}
+            result[name] = {**size, **_fleet(report), "requests to the store": _requests(faulty)}
         result["first kernel, ms"] = _first(place, path, variables, options.runs)
     return result
 
 
-def signed(place: Path, proxy: Proxy) -> dict[str, str]:
-    """The variables of the store behind a proxy, signed."""
+def signed(place: Path, faulty: FaultyStore) -> dict[str, str]:
+    """The variables of a store, signed."""
     write_key(place / "key")
     keys = {"JITLTO_STORE_KEY": str(place / "key"), "JITLTO_STORE_SIGNERS": str(place / "key.pub")}
-    return {**proxy.environment, **keys}
+    return {**faulty.environment, **keys}
 
 
 def _fleet(report: Report) -> dict[str, object]:
@@ -83,8 +83,8 @@ def _fleet(report: Report) -> dict[str, object]:
     }
 
 
-def _requests(proxy: Proxy) -> Mapping[str, int]:
-    return {name: count for name, count in sorted(proxy.counts().items()) if name.isupper() or name.startswith("st")}
+def _requests(faulty: FaultyStore) -> Mapping[str, int]:
+    return {name: count for name, count in sorted(faulty.counts().items()) if name.isupper() or name.startswith("st")}
 
 
 def _first(place: Path, path: Path, variables: dict[str, str], runs: int) -> Result:

@@ -2,7 +2,7 @@
 
 python -m tests.benchmarks.shared_stores_build --output docs/benchmarks/shared_stores_build.json
 
-The store is a bucket in memory behind a proxy that adds a round trip of 5 ms and lets 100 MB/s pass; entries are
+The store is a bucket in memory behind a faulty that adds a round trip of 5 ms and lets 100 MB/s pass; entries are
 signed. Each build is the whole command in a fresh process. Builds of what has not changed, with and without a store,
 take turns.
 """
@@ -16,16 +16,16 @@ from tests.benchmarks import script
 from tests.benchmarks.script import Options, Result
 from tests.benchmarks.shared_stores import signed
 from tests.benchmarks.timing import seconds
-from tests.support.store_server import fault_proxy
+from tests.support.store_server import faulty_store
 
 
 def measure(options: Options) -> Result:
     place: Path = options.place
     database = place / "built.fragdb"
     contents: set[bytes] = set()
-    with fault_proxy(None) as proxy:
-        store = signed(place, proxy)
-        proxy.set(latency=options.latency, bandwidth=options.bandwidth)
+    with faulty_store() as faulty:
+        store = signed(place, faulty)
+        faulty.set(latency=options.latency, bandwidth=options.bandwidth)
 
         def run(*, stores: bool, fresh: bool = True) -> Result:
             """Build, with or without the store, on a fresh machine or on the last one again."""
@@ -44,9 +44,9 @@ def measure(options: Options) -> Result:
         cold = run(stores=False)
         filling = run(stores=True)
         again = [run(stores=stores, fresh=False) for _ in range(options.runs) for stores in (True, False)]
-        proxy.counts(reset=True)
+        faulty.counts(reset=True)
         warm = [run(stores=True) for _ in range(options.runs)]
-        counts = proxy.counts()
+        counts = faulty.counts()
     if len(contents) != 1:
         raise SystemExit("the databases differ")
     return {

@@ -189,12 +189,14 @@ from jitlto import Array, Flag, Launch, Operator, load
 kern = Operator(
     "{package}::kern", lambda: load("mini", {str(mini_path)!r}),
     (Array("x", "T", "n", mutated=True), Flag("op_name", "str")), (),
-    lambda case: {{"data_type": case.T, "op_name": case.op_name}}, lambda case: Launch(1, 64), ("x", "n"),
+    lambda case: {{"data_type": case.T, "op_name": {{"twice": "twice"}}[case.op_name]}},
+    lambda case: Launch(1, 64), ("x", "n"),
     {{"T": ("float32", "float16")}}, examples=({{"op_name": ("twice", "square")}},),
 )
 ''')
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("jitlto.plan.plan.Plan.link", lambda plan: plan.digest)
     (found,) = check_operators(package).operators
-    assert (found.calls, found.kernels) == (4, 2)
-    assert [(failure.code, failure.count) for failure in found.failures] == [("plan-unknown-value", 2)]
+    assert (found.calls, found.kernels) == (4, 1)
+    failures = [(failure.code, failure.count) for failure in found.failures]
+    assert failures == [("operator-call", 2), ("plan-unknown-value", 1)]

@@ -65,7 +65,7 @@ __device__ float state[3] = {1, 2, 3};
 def alone(text: bytes, architecture: Architecture = BASE, symbols: bytes | None = None) -> list[bytes]:
     compiled = nvrtc.compile_source(Source(text, {}), [architecture], ("--std=c++17",))
     declared = compiled.module if symbols is None else nvrtc.compile_source(Source(symbols, {}), [BASE], ()).module
-    return link_alone(nvfatbin.wrap_ltoir(compiled.ltoir[architecture], architecture), declared, TARGET)
+    return link_alone(nvfatbin.wrap("LTOIR", compiled.ltoir[architecture], architecture), declared, TARGET)
 
 
 def test_a_fragment_links_without_what_it_requires() -> None:

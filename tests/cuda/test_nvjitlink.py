@@ -48,7 +48,7 @@ def test_lto_links_into_a_cubin_and_into_ptx_without_a_gpu() -> None:
 
 def test_ltoir_may_come_in_a_fatbin() -> None:
     def wrapped(text: str) -> LinkInput:
-        return LinkInput(InputKind.FATBIN, nvfatbin.wrap_ltoir(ltoir(text).data, Architecture(75)), "wrapped")
+        return LinkInput(InputKind.FATBIN, nvfatbin.wrap("LTOIR", ltoir(text).data, Architecture(75)), "wrapped")
 
     inputs = [ltoir(KERNEL), ltoir(OP)]
     assert link([wrapped(KERNEL), wrapped(OP)], SM_90, ["-lto"]).data == link(inputs, SM_90, ["-lto"]).data

@@ -54,6 +54,11 @@ def damaged(chance: random.Random, whole: bytes, others: list[bytes]) -> tuple[b
     return before + changed, f"damage {number} at {at}"
 
 
+def code(kernel: LinkedKernel | None) -> tuple[object, ...] | None:
+    """What a kernel is, wherever it comes from."""
+    return kernel and (kernel.cubin, kernel.entry, kernel.target, kernel.log)
+
+
 @dataclass(frozen=True)
 class Sample:
     """Plans, the results of their links, and their database."""
@@ -95,12 +100,12 @@ def test_a_damaged_cache_entry_is_a_miss_that_heals(sample: Sample, tmp_path: Pa
         paths[digest].write_bytes(data)
         harmless = data == whole[digest]
         found = cache.find(plan.digest, sample.path)
-        assert found is None or (harmless and found == sample.kernels[digest]), what
+        assert found is None or (harmless and code(found) == code(sample.kernels[digest])), what
         assert (found is None) == (not harmless), what
-        assert cache.get_or_link(plan.link_key, link, sample.path) == sample.kernels[digest], what
+        assert code(cache.get_or_link(plan.link_key, link, sample.path)) == code(sample.kernels[digest]), what
         assert len(links) == (0 if harmless else 1), what
         assert paths[digest].read_bytes() == whole[digest], what
-        assert cache.find(plan.digest, sample.path) == sample.kernels[digest]
+        assert code(cache.find(plan.digest, sample.path)) == code(sample.kernels[digest])
         outcome["identical" if harmless else "healed"] += 1
     assert {path for path in store.directory.rglob("*") if path.is_file() and path.suffix != ".lock"} == {
         *paths.values()
@@ -132,7 +137,7 @@ def test_a_damaged_pack_gives_identical_kernels_or_none(
         for _ in range(2):  # what is damaged is said once, so a second look says nothing
             for plan in sample.plans:
                 kernel = cache.find(plan.digest, path.with_suffix(".fragdb"))
-                assert kernel is None or kernel == sample.kernels[plan.digest], what
+                assert kernel is None or code(kernel) == code(sample.kernels[plan.digest]), what
                 found.append(kernel is not None)
         count = sum(found) // 2
         said = len(caplog.records)

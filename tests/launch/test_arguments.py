@@ -164,21 +164,6 @@ def test_a_tensor_on_a_device_that_dlpack_has_no_name_for_is_refused() -> None:
     assert "Unknown device type meta" in refused("export", "float*", MetaTensor())
 
 
-@pytest.mark.parametrize("refusal", [None, RuntimeError("has no detached form")])
-def test_a_tensor_that_keeps_its_gradient_is_refused(refusal: Exception | None) -> None:
-    """Of a class of the caller's own: PyTorch's tensors lose it when they are detached."""
-
-    class Kept:
-        requires_grad = True
-
-        def detach(self) -> Kept:
-            if refusal:
-                raise refusal
-            return self
-
-    assert str(refusal or "still requires a gradient") in refused("export", "float*", Kept())
-
-
 @pytest.mark.parametrize(
     ("type_", "arguments"),
     [

@@ -9,9 +9,9 @@ from cuda.bindings import driver
 from cuda.core import Device
 
 from jitlto.base.errors import ArgumentError
-from jitlto.launch import launcher as launcher_module
 from jitlto.launch import signature
 from jitlto.launch.launcher import Launcher
+from jitlto.launch.step import Packing
 from jitlto.runtime.family import KernelFamily
 from tests.support import launch_core
 from tests.support.families import built
@@ -26,8 +26,8 @@ COUNT = 100
 def plain(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The launches that went, or tried to go, the plain way."""
     found: list[object] = []
-    original = launcher_module.Launch
-    monkeypatch.setattr(launcher_module, "Launch", lambda step: [found.append(step), original(step)][1])
+    original = Packing.pack
+    monkeypatch.setattr(Packing, "pack", lambda *packed: [found.append(packed), original(*packed)][1])
     return found
 
 

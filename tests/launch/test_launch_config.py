@@ -40,7 +40,7 @@ class FakeDevices:
         monkeypatch.setattr(launcher.driver, "cuKernelSetAttribute", set_attribute)
 
     def grant(self, size: int) -> None:
-        assert self.launcher.step(1, 32, shared_memory=size).check() == ((1, 1, 1), (32, 1, 1), None)
+        assert self.launcher.check(1, 32, size, None, False) == ((1, 1, 1), (32, 1, 1), None)
 
 
 @pytest.mark.parametrize(

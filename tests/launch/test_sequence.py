@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import jitlto
 from jitlto import Slot
 from jitlto.base.errors import ArgumentError, LaunchError, NoDeviceError
+from jitlto.cuda import device
 from jitlto.launch.sequence import LaunchSequence
 from tests.support.errors import raises
 from tests.support.fake_graphs import FakeSequences, StreamStandIn
@@ -296,7 +297,7 @@ def test_what_is_no_stream_is_refused(fake: FakeSequences) -> None:
 
 def test_a_sequence_is_refused_after_a_fork(fake: FakeSequences, monkeypatch: pytest.MonkeyPatch) -> None:
     run_all = _make(fake)
-    monkeypatch.setattr(run_all, "_process", -1)
+    monkeypatch.setattr(device, "ensure_context", device.raise_forked_error)  # which it does in another process
     with raises(NoDeviceError, "no-device-forked"):
         run_all()
     assert not fake.driver.runs

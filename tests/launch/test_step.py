@@ -165,7 +165,7 @@ def test_an_error_of_the_driver_is_the_same_error_on_every_path(fake: FakeDriver
         fake.status = OK
         way(fake.stream, 2, 64, 1, shared_memory=5)
         fake.status = INVALID
-        words = ("CUDA_ERROR_INVALID_VALUE", "grid 2", "block 64", "5 bytes")
+        words = ("CUDA_ERROR_INVALID_VALUE", "grid (2, 1, 1)", "block (64, 1, 1)", "5 bytes")
         with raises(LaunchError, "launch-failed", *words, where="test/kern"):
             way(fake.stream, 2, 64, 1, shared_memory=5)
 
@@ -221,7 +221,7 @@ def test_every_path_is_refused_after_a_fork(fake: FakeDriver, monkeypatch: pytes
         monkeypatch.setitem(sys.modules, fake.core.__name__, fake.core)
     monkeypatch.setattr(device, "_user", os.getpid())
     core_module._after_fork()
-    monkeypatch.setattr(device, "current", device.raise_forked_error)  # which it does in another process
+    monkeypatch.setattr(device, "ensure_context", device.raise_forked_error)  # which it does in another process
     for way in prepared:
         with raises(NoDeviceError, "no-device-forked"):
             way(fake.stream, 1, 32, 1)

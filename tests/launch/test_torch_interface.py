@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from jitlto.base.errors import ArgumentError
+from jitlto.base.types import Parameter, find_scalar
+from jitlto.launch import arguments as arguments_module
 from jitlto.launch import torch_interface
 from jitlto.launch.torch_interface import TorchInterface
 from tests.support import arrays, exercise_core, launch_core
@@ -149,3 +152,15 @@ def test_the_core_passes_what_tensors_say_themselves() -> None:
                 launcher(None, 1, 1, tensor)
             expected = expected_address(torch, tensor) if tensor.dtype == torch.float32 or not bits else None
             assert sent == ([] if expected is None else [expected]), (tensor.dtype, tensor.shape, bits)
+
+
+@pytest.mark.parametrize("type_", ["float*", "void*"])
+def test_the_plain_way_passes_the_same_or_refuses(type_: str) -> None:
+    torch, parameter = pytest.importorskip("torch"), Parameter("p", type_, 8, 8)
+    for tensor in odd_tensors(torch):
+        expected = expected_address(torch, tensor) if tensor.dtype == torch.float32 or type_ == "void*" else None
+        found = None
+        with contextlib.suppress(ArgumentError):
+            found = arguments_module._tensor_address(parameter, tensor, find_scalar(type_[:-1]))
+        if expected is not None or str(tensor.dtype).removeprefix("torch.") in torch_interface._DTYPES:
+            assert found == expected, (tensor.dtype, tensor.shape, type_)

@@ -113,7 +113,7 @@ def test_what_is_found_is_what_was_linked(
         if "ptxas" in options:
             assert "registers" in found.log
         else:
-            assert found == truth
+            assert (found.entry, found.log) == (truth.entry, truth.log)
 
 
 def test_the_default_cache_is_below_the_users_cache_directory(

@@ -19,7 +19,7 @@ from jitlto.stores.shared import SharedStore
 from tests.support.errors import raises
 from tests.support.families import built
 from tests.support.fleet import TEN, Report, sail
-from tests.support.store_server import Proxy, Server, fault_proxy, s3_server
+from tests.support.store_server import FaultyStore, faulty_store
 from tests.support.stores import write_key
 
 pytestmark = pytest.mark.timing
@@ -116,19 +116,11 @@ def test_a_store_that_cannot_be_used_costs_no_wait_and_no_error(host: Callable[.
 # --- a real server ---
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[Server]:
-    with s3_server() as server:
-        yield server
-
-
 @pytest.fixture
-def proxy(s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Proxy]:
+def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FaultyStore]:
     """A bucket behind a round trip of 5 ms, signed."""
-    bucket = Server(s3.port)
-    bucket.create_bucket()
     key = write_key(tmp_path / "key")
-    with fault_proxy(bucket) as between:
+    with faulty_store() as between:
         between.set(latency=0.005)
         for name, value in between.environment.items():
             monkeypatch.setenv(name, value)
@@ -144,7 +136,7 @@ def ten(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
 
 @pytest.mark.slow
 def test_a_fleet_links_each_kernel_at_most_once_a_host_and_a_second_fleet_none(
-    ten: KernelFamily, proxy: Proxy, tmp_path: Path
+    ten: KernelFamily, faulty: FaultyStore, tmp_path: Path
 ) -> None:
     plans = [ten.plan(arch="sm_90", **configuration) for configuration in ten.configurations()]
     truth = {plan.digest: hashlib.sha256(plan.link(use_cache=False).cubin).hexdigest() for plan in plans}
@@ -165,24 +157,24 @@ def test_a_fleet_links_each_kernel_at_most_once_a_host_and_a_second_fleet_none(
     assert (first.counters["found_in_store"], second.counters["found_in_store"]) == (10 * hosts - linked, 10 * hosts)
 
 
-def own(proxy: Proxy) -> dict[str, str]:
+def own(faulty: FaultyStore) -> dict[str, str]:
     """The settings of a host that uses the bucket."""
     given = {name: os.environ[name] for name in ("JITLTO_STORE_KEY", "JITLTO_STORE_SIGNERS")}
-    return {"JITLTO_STORE": proxy.url, "JITLTO_STORE_PATIENCE": "5", **given}
+    return {"JITLTO_STORE": faulty.url, "JITLTO_STORE_PATIENCE": "5", **given}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [{"fault": "refuse"}, {"fault": "silent"}, {"fault": "status", "status": 503}])
 def test_a_store_that_dies_in_the_middle_costs_its_patience_once(
-    proxy: Proxy, host: Callable[..., Host], fault: dict[str, Any]
+    faulty: FaultyStore, host: Callable[..., Host], fault: dict[str, Any]
 ) -> None:
-    first = host("first", **own(proxy) | {"JITLTO_STORE_PATIENCE": "0.2"})
+    first = host("first", **own(faulty) | {"JITLTO_STORE_PATIENCE": "0.2"})
     first.shared.open_soon()
     time.sleep(0.5)
     assert [first.ask(name).layer for name in ("one", "two")] == ["link", "link"]
     first.flush()
-    assert proxy.counts()["PUT"] >= 2
-    proxy.set(latency=0.005, **fault)
+    assert faulty.counts()["PUT"] >= 2
+    faulty.set(latency=0.005, **fault)
     begin = time.monotonic()
     assert {first.ask(f"later {number}").layer for number in range(20)} == {"link"}
     assert time.monotonic() - begin < 0.2 + 1

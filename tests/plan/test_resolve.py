@@ -243,7 +243,7 @@ def test_a_supplied_input_for_another_kernel_of_the_family_is_an_error() -> None
 
 @pytest.mark.parametrize(
     ("found", "wanted", "hint"),
-    [("op", OP, "declared types and linkage"), ("_Z2opl", "_Z2opx", "long long")],
+    [("op", OP, 'extern "C" if'), ("_Z2opl", "_Z2opx", "long long")],
 )
 def test_a_mismatch_says_what_to_change(found: str, wanted: str, hint: str) -> None:
     with pytest.raises(InterfaceMismatchError) as caught:

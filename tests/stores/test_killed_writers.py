@@ -18,7 +18,7 @@ from jitlto.stores.backend import open_backend
 from jitlto.stores.signatures import TrustedKeys
 from tests.support.process import environment
 from tests.support.shared_stores import KeyPair, opened, signed, trust
-from tests.support.store_server import fault_proxy, s3_server
+from tests.support.store_server import faulty_store
 
 KILLS = 60  # a kind of store
 KEYS = 40
@@ -65,9 +65,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, 
         (tmp_path / "store").mkdir()
         yield {"JITLTO_STORE": (tmp_path / "store").as_uri()}
         return
-    with s3_server() as s3, fault_proxy(s3) as proxy:
-        proxy.set(bandwidth=50e6)
-        yield proxy.environment
+    with faulty_store() as faulty:
+        faulty.set(bandwidth=50e6)
+        yield faulty.environment
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from jitlto.base.errors import StoreError
 from jitlto.stores import entry
 from tests.support.shared_stores import KeyPair, Object, WrongReplies, opened, signed, trust, trusted
-from tests.support.store_server import fault_proxy
+from tests.support.store_server import faulty_store
 
 SEED = 20
 
@@ -60,12 +60,12 @@ def test_of_2000_wrong_replies_none_is_taken_and_none_is_an_error(
     wrong = WrongReplies(chance, *keys, others)
     settings = signed(trust(tmp_path / "signers", keys[0]), patience=60)
     sent = 0
-    with fault_proxy(None) as proxy, opened(proxy.environment | settings) as stores:
+    with faulty_store() as faulty, opened(faulty.environment | settings) as stores:
         for round_ in range(20):
             wanted = Object("kernels", hashlib.sha256(b"round %d" % round_).hexdigest(), chance.randbytes(500))
             ways = [chance.choice(wrong.ways) for _ in range(100)]
             replies = [way(wanted) for way in ways]
-            proxy.set(
+            faulty.set(
                 fault="bodies",
                 part="/kernels/",
                 bodies=[base64.b64encode(reply).decode() for reply in [*replies, wrong.entry(wanted)]],
@@ -77,5 +77,5 @@ def test_of_2000_wrong_replies_none_is_taken_and_none_is_an_error(
                 assert found is None or (reply == wrong.entry(wanted) and found == wanted.payload), way.__name__
                 sent += 1
             assert stores.get(wanted.kind, wanted.key) == wanted.payload  # the store is still asked
-        assert proxy.counts()["GET"] >= sent == 2000
+        assert faulty.counts()["GET"] >= sent == 2000
         assert stores.counts["rejected"] >= sent - stores.counts["hits"]

@@ -112,7 +112,7 @@ class TorchTensor(TorchObject):
 
     def is_contiguous(self) -> bool:
         """Whether it is C-contiguous."""
-        return self._contiguous
+        return _is_contiguous(self.shape, self.strides)
 
     def extents(self) -> int:
         """The address of its extents, before its strides."""

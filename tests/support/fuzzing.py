@@ -114,11 +114,6 @@ _link: dict[str, st.SearchStrategy[object]] = {
     for name in ("fast_math", "ftz", "prec_div", "prec_sqrt", "fma", "max_registers", "optimization", "lineinfo",
                  "split_compile", "debug")
 } | {"ptxas": st.lists(st.sampled_from(["-v", "-g", "-O3"]) | texts, max_size=2)}  # fmt: skip
-_some_values = st.dictionaries(
-    st.sampled_from(["data_type", "op_name", "expr"]) | texts,
-    st.sampled_from(["float", "twice", "no"]) | texts,
-    max_size=3,
-)
 
 _KINDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
     "family": {

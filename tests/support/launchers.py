@@ -98,6 +98,7 @@ class FakeDriver:
         from_code = staticmethod(lambda _, name: SimpleNamespace(get_kernel=make_kernel))
         current = SimpleNamespace(device_id=0, default_stream=self.stream, compute_capability=(9, 0))
         monkeypatch.setattr(device, "current", lambda: current)
+        monkeypatch.setattr(device, "ensure_context", lambda: None)
         monkeypatch.setattr(device, "allowed_in_captures", contextlib.nullcontext)
         monkeypatch.setattr(launcher_module, "ObjectCode", SimpleNamespace(from_cubin=from_code, from_ptx=from_code))
         # That of a device asks the driver how many fit.

@@ -1,13 +1,10 @@
-"""Servers for tests of shared stores, each a process: moto's S3, and a proxy with faults.
+"""Servers for tests of shared stores, each a process: moto's S3, and a bucket in memory with faults.
 
-    with s3_server() as s3, fault_proxy(s3) as proxy:
-        environment = proxy.environment  # JITLTO_STORE is s3://<a fresh bucket>/store, through the proxy
-        proxy.set(latency=0.005, fault="status", status=403)
-        ...
-        assert proxy.counts()["GET"] == 10
-
-``fault_proxy(None)`` holds a bucket in memory, which answers in microseconds: for measurements with many clients, where
-moto would be the slowest part.
+with faulty_store() as store:
+    environment = store.environment  # JITLTO_STORE is s3://<a fresh bucket>/store
+    store.set(latency=0.005, fault="status", status=403)
+    ...
+    assert store.counts()["GET"] == 10
 """
 
 import http.client
@@ -79,8 +76,8 @@ class Server:
                 connection.close()
 
 
-class Proxy(Server):
-    """A server with a proxy before it; see ``tests.support.fault_proxy.Conditions``."""
+class FaultyStore(Server):
+    """A bucket in memory; see ``tests.support.faulty_store.Conditions``."""
 
     _process: subprocess.Popen[str]
 
@@ -135,13 +132,12 @@ def s3_server() -> Iterator[Server]:
 
 
 @contextmanager
-def fault_proxy(behind: Server | None) -> Iterator[Proxy]:
-    """A proxy in front of a server, or of a bucket in memory."""
-    arguments = ["--to", str(behind.port)] if behind is not None else []
-    with _process("-m", "tests.support.fault_proxy", *arguments) as (process, port):
-        proxy = Proxy(port, behind.bucket) if behind else Proxy(port)
-        object.__setattr__(proxy, "_process", process)
-        yield proxy
+def faulty_store() -> Iterator[FaultyStore]:
+    """A bucket in memory."""
+    with _process("-m", "tests.support.faulty_store") as (process, port):
+        store = FaultyStore(port)
+        object.__setattr__(store, "_process", process)
+        yield store
 
 
 def _serve_s3() -> None:

@@ -3,6 +3,7 @@
 import random
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -201,7 +202,8 @@ def test_where_devices_differ_each_has_its_own_answers(tuned: PlannedFamily, mon
 
     found = []
     for number, kind in ((0, H200), (1, A100), (0, H200)):
-        monkeypatch.setattr(device, "ordinal", lambda number=number: number)
+        current = SimpleNamespace(device_id=number, compute_capability=(9, 0))
+        monkeypatch.setattr(device, "current", lambda current=current: current)
         monkeypatch.setattr(devices, "current_kind", lambda kind=kind: kind)
         found.append(variants(tuned).index(tuned.best(n=1024, **FLOAT).variant))
     assert found == [3, 1, 3]

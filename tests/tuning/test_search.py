@@ -59,7 +59,6 @@ def test_the_choice_is_near_the_best_for_a_tenth_of_the_time_of_an_exhaustive_se
     outcome = search(times, Simulated(seed))
     assert times[chosen(outcome)] <= 1.02 * min(times)
     assert sum(sum(each.taken) for each in outcome.candidates) <= 0.1 * 100 * sum(times)
-    assert outcome.is_complete
     assert not outcome.rejected
 
 
@@ -85,7 +84,6 @@ def test_a_budget_ends_it() -> None:
     times = landscape(3, 60)
     device = Simulated(3)
     outcome = search(times, device, budget=30 * times[0])
-    assert not outcome.is_complete
     assert 0 < len(outcome.rejected) < 60
     assert device.now <= 30 * times[0] + 2 * max(times)
 

@@ -14,6 +14,7 @@ normalization».
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -89,8 +90,7 @@ class InstalledFamily(Frozen):
 
 def canonical_name(name: str) -> str:
     """Return the normalized spelling of a distribution's name (PEP 503)."""
-    words = name.lower().replace("_", "-").replace(".", "-").split("-")
-    return "-".join(word for word in words if word)
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def families(family: str | None = None, distribution: str | None = None) -> list[InstalledFamily]:

@@ -32,7 +32,7 @@ def main() -> None:
             os.environ |= {"CUDA_CACHE_DISABLE": "1", "JITLTO_CACHE_DIR": str(options.work / "cache")}
             part = importlib.import_module(f"tests.benchmarks.families.{options.only}")
             output = options.output and options.output / f"families_{options.only}.json"
-            script.write(output, part.measure(options), part.plots)
+            script.write(output, part.measure(options), getattr(part, "plots", None))
             return
         command = [sys.executable, "-m", "tests.benchmarks.families", *sys.argv[1:], "--work", str(options.work)]
         done = {part: subprocess.run([*command, "--only", part], timeout=_LIMIT, check=False) for part in PARTS}

@@ -56,15 +56,3 @@ CASES = {
         _transport("cartesian", "multigroup", "collision", "implicit", "mixed", "volume"),
     ),
 }
-
-
-def words(family: str, configuration: dict[str, str]) -> str:
-    """A case in a few words, for tables."""
-    c = configuration
-    if family == "ivf_flat":
-        norm = " normed" if c["compute_norm"] == "true" else ""
-        filtered = " bitset" if c["filter_name"] == "bitset" else ""
-        return f"{c['data_type'].strip('_')} ×{c['veclen']} {c['metric_name']}{norm}{filtered}"
-    if family == "fft":
-        return f"{c['kind']} {c['data_type'].strip('_')} {c['size']} {c['load']}/{c['store']}"
-    return f"{c['geometry_name']} {c['cross_section_name']} {c['tally_name']} {c['absorption_name']}"

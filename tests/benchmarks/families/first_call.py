@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from jitlto.cuda import device
-from tests.benchmarks import script, svg
+from tests.benchmarks import script
 from tests.benchmarks.families.cases import CASES
 from tests.benchmarks.families.databases import NAMES, whole_family
 from tests.benchmarks.script import Options, Result
@@ -65,15 +65,6 @@ def measure(options: Options) -> Result:
                 times["memory"].append(found["again"])
         rows.append({"family": name, "configuration": case, "milliseconds": summaries(times)})
     return {"what": __doc__, "first_calls": rows}
-
-
-def plots(result: Result) -> dict[str, str]:
-    groups = [
-        svg.Group(row["family"], [svg.Value.of(row["milliseconds"][layer]) for layer in _WORDS])
-        for row in result["first_calls"]
-    ]
-    title, unit = "From the first call to a kernel ready to launch", "milliseconds, logarithmic; lines: quartiles"
-    return {"": svg.bars(title, list(_WORDS.values()), groups, unit, logarithmic=True)}
 
 
 def _with_pack(name: str, database: Path, case: dict[str, str], work: Path) -> Path:

@@ -13,7 +13,7 @@ from jitlto.launch.launcher import Launcher
 from jitlto.runtime.family import KernelFamily
 from tests.benchmarks import svg
 from tests.benchmarks.families import forms, pointers
-from tests.benchmarks.families.cases import CASES, words
+from tests.benchmarks.families.cases import CASES
 from tests.benchmarks.families.databases import BASE, NAMES, free_memory, small_family
 from tests.benchmarks.families.workloads import MAKE, SIZES, Workload
 from tests.benchmarks.script import Options, Result
@@ -94,7 +94,7 @@ def _summary(ratios: list[dict[str, float]]) -> dict[str, Any]:
 
 
 def plots(result: Result) -> dict[str, str]:
-    return {"": _plot_families(result["ratios"]), "kernels": _plot(result["kernels"])}
+    return {"": _plot_families(result["ratios"])}
 
 
 def _plot_families(summaries: dict[str, Any]) -> str:
@@ -110,27 +110,5 @@ def _plot_families(summaries: dict[str, Any]) -> str:
         list(summaries),
         groups,
         "ratio of times: median over kernels; lines: smallest and largest",
-        reference=1.0,
-    )
-
-
-def _plot(rows: list[dict[str, Any]]) -> str:
-    """Times by that of the whole program at the device's architecture."""
-    shown = [name for name in forms.FORMS if name != "whole_native"]
-    groups = [
-        svg.Group(
-            f"{row['family']}: {words(row['family'], row['configuration'])}",
-            [
-                svg.Value.of(row["milliseconds"][name], 1 / row["milliseconds"]["whole_native"]["median"])
-                for name in shown
-            ],
-        )
-        for row in rows
-    ]
-    return svg.bars(
-        "Kernel time by how the kernel was made",
-        [forms.FORMS[name] for name in shown],
-        groups,
-        "time / time of the whole program for the device's architecture; lines: quartiles",
         reference=1.0,
     )

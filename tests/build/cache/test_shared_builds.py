@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 from tests.support.families import MINI, write_family
 from tests.support.process import Result, python
-from tests.support.store_server import Proxy, fault_proxy, s3_server
+from tests.support.store_server import FaultyStore, faulty_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.timing]
 
@@ -22,9 +21,9 @@ PATIENCE = {"JITLTO_STORE_PATIENCE": "5"}  # this machine may be busy
 
 
 @pytest.fixture(scope="module")
-def proxy() -> Iterator[Proxy]:
-    with ExitStack() as stack:
-        yield stack.enter_context(fault_proxy(stack.enter_context(s3_server())))
+def faulty() -> Iterator[FaultyStore]:
+    with faulty_store() as faulty:
+        yield faulty
 
 
 @dataclass
@@ -65,10 +64,10 @@ class Runner:
 
 
 @pytest.fixture
-def runners(proxy: Proxy, tmp_path: Path) -> Runners:
-    proxy.set()
-    store = f"s3://{proxy.bucket}/{tmp_path.name}"
-    return Runners(tmp_path, proxy.variables | {"JITLTO_STORE": store, "JITLTO_STORE_TRUST": "checksum"})
+def runners(faulty: FaultyStore, tmp_path: Path) -> Runners:
+    faulty.set()
+    store = f"s3://{faulty.bucket}/{tmp_path.name}"
+    return Runners(tmp_path, faulty.variables | {"JITLTO_STORE": store, "JITLTO_STORE_TRUST": "checksum"})
 
 
 def test_a_fresh_runner_compiles_nothing_and_writes_the_same_bytes(runners: Runners) -> None:
@@ -138,14 +137,14 @@ def test_a_check_on_a_fresh_runner_links_nothing_again(runners: Runners) -> None
     ids=str,
 )
 def test_a_build_with_a_failing_store_is_a_build_without_one(
-    proxy: Proxy, tmp_path: Path, conditions: dict[str, Any]
+    faulty: FaultyStore, tmp_path: Path, conditions: dict[str, Any]
 ) -> None:
-    store = {"JITLTO_STORE": f"s3://{proxy.bucket}/{tmp_path.name}", "JITLTO_STORE_TRUST": "checksum"}
-    proxy.set(**conditions)
+    store = {"JITLTO_STORE": f"s3://{faulty.bucket}/{tmp_path.name}", "JITLTO_STORE_TRUST": "checksum"}
+    faulty.set(**conditions)
     try:
-        built = Runners(tmp_path, proxy.variables | store).fresh().build(JITLTO_STORE_PATIENCE="0.05")
+        built = Runners(tmp_path, faulty.variables | store).fresh().build(JITLTO_STORE_PATIENCE="0.05")
     finally:
-        proxy.set()
+        faulty.set()
     assert (built["compiled"], built["store"]) == (FRAGMENTS, 0)
     assert built["bytes"] == Runners(tmp_path, {}).fresh().build()["bytes"]
     assert built["stderr"].count("shared store") <= 1

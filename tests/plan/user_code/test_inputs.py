@@ -244,7 +244,7 @@ def test_nvccs_long_and_nvrtcs_long_long_are_told_apart_by_name(build_family: Bu
 
 @pytest.mark.slow
 def test_ltoir_bare_or_in_a_fatbin_replaces_a_group(mini: KernelFamily) -> None:
-    for data in (ltoir(ALONE), nvfatbin.wrap_ltoir(ltoir(ALONE), BASE)):
+    for data in (ltoir(ALONE), nvfatbin.wrap("LTOIR", ltoir(ALONE), BASE)):
         plan = mini.planner(data_type="float").add_ltoir(data).plan()
         assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
         assert links(plan)
@@ -497,7 +497,7 @@ def test_an_entry_that_cannot_be_read_is_a_miss(kept: CacheDir) -> None:
     expected = compiled(one)
     (key,) = source_keys(kept)
     whole = json.loads(read_source(kept, key))
-    changed = ({"ltoir": "no base64"}, {"ptx": "no PTX"}, {"identity": 1}, {"version": "new"})
+    changed = ({"ltoir": "no base64"}, {"ptx": "no PTX"}, {"identity": 1})
     damaged = [json.dumps(whole | change).encode() for change in changed]
     for wrong in (b"[]", b"{}", b"\xff", b'{"key": 1}', b"[" * 100_000, *damaged):
         kept.put(compilation.ENTRIES, key, wrong)
