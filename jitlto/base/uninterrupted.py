@@ -18,7 +18,7 @@ _PATIENCE_OF_IMPORTS = 2.0  # seconds that a fork waits for imports, some of whi
 _POLL = 0.001  # seconds
 
 _changed = threading.Condition()  # guards what follows
-_inside: dict[int, int] = {}  # thread → how often it has entered
+_inside: list[int] = []  # threads, each as often as it has entered
 _forking: set[int] = set()  # threads that are about to fork
 _ending: int | None = None  # the thread that ends the interpreter
 _lock = threading.RLock()
@@ -41,16 +41,13 @@ class _Uninterrupted(ContextDecorator):
                     _changed.wait()
                 if _is_broken or _ending not in (None, me):
                     _refuse()
-            _inside[me] = _inside.get(me, 0) + 1
+            _inside.append(me)
 
     def __exit__(self, *_: object) -> None:
-        me = threading.get_ident()
         with _changed:
-            _inside[me] -= 1
-            if not _inside[me]:
-                del _inside[me]
-                if _forking or _ending is not None:
-                    _changed.notify_all()
+            _inside.remove(threading.get_ident())
+            if _forking or _ending is not None:
+                _changed.notify_all()
 
 
 class _Alone(_Uninterrupted):
@@ -82,7 +79,7 @@ def _refuse() -> NoReturn:
 
 
 def _others() -> set[int]:
-    return _inside.keys() - {threading.get_ident()}
+    return {*_inside} - {threading.get_ident()}
 
 
 def _before_fork() -> None:
@@ -128,10 +125,9 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _changed, _lock, _is_broken
+    global _changed, _inside, _lock, _is_broken
     _is_broken = _is_broken or bool(_others())
-    for thread in _others():
-        del _inside[thread]
+    _inside = [thread for thread in _inside if thread == threading.get_ident()]
     _forking.clear()
     _changed, _lock = threading.Condition(), threading.RLock()
 

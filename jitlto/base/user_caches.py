@@ -87,11 +87,10 @@ class UserCache:
         cache = self.open()
         if self.bound is not None:
             return cache.prune(self.bound if bound is None else bound)
-        before = self.usage().entries
-        if bound is not None and bound < 0:
-            for path in self.directory.glob(f"[!.]*/*{SUFFIX}"):
-                remove_directory(path.parent)  # nothing else: what is being built for the first time has its lock there
-        return sum(before.values()) - sum(self.usage().entries.values())
+        found = [*self.directory.glob(f"[!.]*/*{SUFFIX}")] if bound is not None and bound < 0 else []
+        for path in found:
+            remove_directory(path.parent)  # nothing else: what is being built for the first time has its lock there
+        return sum(not path.exists() for path in found)
 
 
 def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:

@@ -55,8 +55,6 @@ class Compiled:
     ltoir: dict[Architecture, bytes]  # not in a fatbin
     ptx: str  # relocatable, for the lowest architecture
     module: Module  # what that declares
-    version: Version  # NVRTC's
-    warnings: str
     #: SHA-256 of everything that it was made from. NVRTC writes the working directory into LTO-IR, so equal sources do
     #: not give equal bytes in every process; they do give equal identities.
     identity: str
@@ -75,14 +73,11 @@ def compile_source(source: Source, architectures: Sequence[Architecture], option
         ToolchainError: If NVRTC cannot be loaded.
     """
     check_no_nul(source)
-    version = toolkit.nvrtc_version()
-    lowest = min(architectures)
-    outputs = {each: run_step(source, Step.from_options("ltoir", each, options)) for each in architectures}
-    ptx = run_step(source, Step.from_options("ptx", lowest, options)).data.decode()
-    made_from = [source.sha256, str(version), *map(str, architectures), *options]
+    ltoir = {each: run_step(source, Step.from_options("ltoir", each, options)).data for each in architectures}
+    ptx = run_step(source, Step.from_options("ptx", min(architectures), options)).data.decode()
+    made_from = [source.sha256, str(toolkit.nvrtc_version()), *map(str, architectures), *options]
     identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
-    ltoir = {each: output.data for each, output in outputs.items()}
-    return Compiled(ltoir, ptx, parse_ptx(ptx), version, outputs[lowest].log, identity)
+    return Compiled(ltoir, ptx, parse_ptx(ptx), identity)
 
 
 def check_no_nul(source: Source) -> None:

@@ -22,20 +22,14 @@ from jitlto.record.options import touches_files
 T = TypeVar("T")
 
 
-class InvalidRecordError(ValueError):
-    """JSON with invalid content; the message names the place in it."""
-
-
 def decode(kind: type[T], data: bytes) -> T:
     """Decode JSON into a value of a type that msgspec knows: built-in types, structs, dataclasses and enums.
 
     Raises:
-        InvalidRecordError: If the data is not JSON in UTF-8, or a value does not have the type or range of ``kind``.
+        ValueError, RecursionError, msgspec.MsgspecError: If the data is not JSON in UTF-8, or a value does not have the
+            type or range of ``kind``.
     """
-    try:
-        return decoder(kind).decode(data.decode())
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRecordError(str(error)) from error
+    return decoder(kind).decode(data.decode())
 
 
 def encode(value: object) -> bytes:
@@ -77,11 +71,11 @@ def decode_fragment(key: str, record: bytes) -> Fragment:
     """Decode the record of the fragment with a key.
 
     Raises:
-        InvalidRecordError, JitltoError: If it is invalid, or that of a different fragment.
+        ValueError, JitltoError: As :func:`decode`, and if it is invalid, or that of a different fragment.
     """
     r = decode(_Fragment, record)
     if r.key.text != key or r.key.parameters != tuple(sorted(dict(r.key.parameters).items())):
-        raise InvalidRecordError("the key of a different fragment")
+        raise ValueError("the key of a different fragment")
     for image in r.images:
         _architecture(str(image.architecture))
     signature = tuple(_parameter(p.name, p.type, p.size, p.alignment) for p in r.signature)
@@ -97,20 +91,20 @@ def decode_family(record: bytes) -> FamilyRecord:
     """Decode the record of a family.
 
     Raises:
-        InvalidRecordError, JitltoError: If it is invalid, or an option or an interface in it leads out of the family.
+        ValueError, JitltoError: As :func:`decode`, and if an option or an interface in it leads out of the family.
     """
     r = decode(FamilyRecord, record)
     for architecture in r.architectures:
         _architecture(str(architecture))
     for option in filter(touches_files, r.options):
-        raise InvalidRecordError(f"the compiler option {option!r} names files")
+        raise ValueError(f"the compiler option {option!r} names files")
     for names in ([group.name for group in r.groups], (r.name, *r.uses), *(group.key for group in r.groups)):
         if len(set(names)) < len(names):
-            raise InvalidRecordError("a name is repeated")
+            raise ValueError("a name is repeated")
     named = [group.interface for group in r.groups if group.interface]
     for name in (*named, *r.interfaces):
         if posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable():
-            raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
+            raise ValueError(f"the interface {name!r:.40} cannot stand in an #include")
     if not (r.version.isprintable() and r.differs.isprintable()):
-        raise InvalidRecordError("the version or a difference has a character that cannot be printed")
+        raise ValueError("the version or a difference has a character that cannot be printed")
     return r

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct
 from msgspec.structs import astuple
 
 from jitlto.base.errors import JitltoError
@@ -189,7 +189,7 @@ class StoredRows:
         """Return what a decoder returns; its errors become a DatabaseError."""
         try:
             return decode(record)
-        except (records.InvalidRecordError, JitltoError) as error:
+        except (ValueError, RecursionError, MsgspecError, JitltoError) as error:
             # The checksums match, so the file was forged rather than damaged.
             raise self.damaged(f"a record is not what its schema says ({error!r:.200})") from error
 

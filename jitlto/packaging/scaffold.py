@@ -21,6 +21,7 @@ from jitlto.base.errors import ProjectError
 from jitlto.base.types import DTYPES, Parameter, find_scalar
 from jitlto.base.version import __version__
 from jitlto.build import pipeline
+from jitlto.build.cache.cache import open_shared_cache
 from jitlto.build.rendered_families import with_used
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
@@ -101,7 +102,8 @@ def write_package(
                 (root / place).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, root / place)
             if torch and declared:
-                report = pipeline.build(with_used([declared]), Path(temporary) / "built.fragdb")
+                built = Path(temporary) / "built.fragdb"
+                report = pipeline.build(with_used([declared]), built, cache=open_shared_cache())
                 with FragmentDatabase(report.path) as database:
                     values["operators"] = _operators(database, declared.name)
             _write(root, values)

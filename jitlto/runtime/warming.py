@@ -25,6 +25,7 @@ from jitlto.plan.plan import Plan, Request
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
 
+_ELSEWHERE = "remove it, change its permissions, or name a different file: -o PACK"
 _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to the shared store, in all and for one kernel
 
 
@@ -265,7 +266,7 @@ def _write(output: Path, outcomes: Sequence[WarmOutcome], kernels: Mapping[str, 
     try:
         packs.write(output, {KERNELS: kernels, REQUESTS: answers, CONTENTS: contents})
     except OSError as error:
-        raise _unwritable(output, error) from None
+        raise files.unwritable(error, output, _ELSEWHERE) from None
 
 
 def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str, bytes]:
@@ -320,10 +321,4 @@ def _replaced_pack(output: Path) -> list[Pack]:
         files.check_replaceable(output)
         return [Pack(output.absolute())] if output.exists() else []
     except (OSError, ValueError) as error:
-        raise _unwritable(output, error) from error
-
-
-def _unwritable(output: Path, error: Exception) -> JitltoError:
-    if not isinstance(error, OSError):
-        error = ValueError(f"not a pack that can be replaced: {error}")
-    return files.unwritable(error, output, "remove it, change its permissions, or name a different file: -o PACK")
+        raise files.unwritable(error, output, _ELSEWHERE) from error

@@ -109,6 +109,21 @@ def test_this_users_links_are_followed_and_cycles_end(tmp_path: Path) -> None:
     assert refusal(tmp_path / "circle" / "x")
 
 
+@as_root
+def test_a_directory_that_cannot_be_written_is_read(shared: Path) -> None:
+    def work() -> list[str | None]:
+        CacheDir(shared / "own", LARGE).put("units", KEY, b"payload")
+        for path in (shared / "own", shared / "own" / "units"):
+            path.chmod(0o500)
+        store = CacheDir(shared / "own", LARGE)
+        store.put("units", OTHER_KEY, b"more")
+        with store.locked(KEY, 0, "works"):
+            found = [store.get("units", KEY), store.get("units", OTHER_KEY)]
+        return [store.write_error, *(data and data.decode() for data in found)]
+
+    assert as_user(MINE, work) == ["Permission denied", "payload", None]
+
+
 # --- what is planted in it ---
 
 

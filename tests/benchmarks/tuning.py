@@ -5,11 +5,9 @@ python -m tests.benchmarks.tuning --output docs/benchmarks/tuning.json   # and t
 Needs a GPU. For each problem of `search`: a tuning that is saved, nine more that measure all
 anew, and all variants timed in turn, many times each, or twice if they take ten times as long as the fastest. The
 exhaustive search says which variant is the best; the regret is how much longer the chosen one takes there. The time of
-a tuning is given as a share of that of 100 launches of each variant. Then processes of their own, one for each device
-and two at least, choose by what was saved.
+a tuning is given as a share of that of 100 launches of each variant.
 """
 
-import json
 import os
 import statistics
 import time
@@ -38,16 +36,6 @@ _SEARCH = {
     "data_type": "float", "out_type": "float", "idx_type": "uint32_t", "distance_name": "euclidean",
     "filter_name": "filter_none",
 }  # fmt: skip
-#: A process that chooses by wisdom, and says what.
-_RANK = """
-import json, sys, jitlto
-answers = []
-for name, database, problems in json.loads(sys.stdin.read()):
-    family = jitlto.load(name, database)
-    answers += [[best.origin, str(best.variant), best.launcher.chosen.digest]
-                for best in (family.best(**problem) for problem in problems)]
-print(json.dumps(answers))
-"""
 
 
 @dataclass(frozen=True)
@@ -144,28 +132,14 @@ def _exhaustive(
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def _ranks(cases: list[Case]) -> dict[str, Any]:
-    """What processes of their own choose, one for each device and two at least."""
-    devices = cp.cuda.runtime.getDeviceCount()
-    by_database: dict[tuple[str, str], list[Any]] = {}
-    for case in cases:
-        by_database.setdefault((case.family.name, str(case.family.location)), []).append(dict(case.problem))
-    asked = json.dumps([[name, path, problems] for (name, path), problems in by_database.items()])
-    count = max(2, devices)
-    said = [script.answer(_RANK, stdin=asked, CUDA_VISIBLE_DEVICES=str(rank % devices)) for rank in range(count)]
-    return {"devices": devices, "ranks": len(said), "same": all(each == said[0] for each in said), "answers": said[0]}
-
-
 def measure(options: Options) -> Result:
     end = time.monotonic() + options.limit
     rows: list[dict[str, Any]] = []
-    measured: list[Case] = []
     os.environ["JITLTO_WISDOM"] = str(options.place / "own.wisdom")
     session.default.reset()
     for case in _search(options.place):
         if time.monotonic() < end:
             rows.append(_measure(case))
-            measured.append(case)
             print(rows[-1], flush=True)
     return {
         "method": __doc__,
@@ -174,7 +148,6 @@ def measure(options: Options) -> Result:
             "share_of_exhaustive_time": max(row["share_of_exhaustive_time"]["max"] for row in rows),
             "answers_of_ten_tunings": max(len(row["answers"]) for row in rows),
         },
-        "ranks": _ranks(measured),
         "problems": rows,
     }
 

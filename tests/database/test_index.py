@@ -21,7 +21,7 @@ from jitlto.plan.supplied import UserSymbols
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.record.options import LinkOptions
-from jitlto.record.parameters import parameter_values
+from jitlto.record.parameters import sorted_values
 from jitlto.runtime.family import KernelFamily
 from tests.support.index import WholeIndex
 
@@ -83,7 +83,8 @@ def test_look_ups_find_what_reading_everything_finds(
         assert database.verify() == 0
         record, planned = database.planned("f")
         whole = WholeIndex(planned)
-        assert KernelFamily("f", database).parameters == parameter_values(planned)
+        values = sorted_values((name, (value,)) for each in planned for name, value in each.key.parameters)
+        assert KernelFamily("f", database).parameters == values
         for request in wanted:
             found, index = database.index("f")  # one that has read nothing yet
             assert found == record

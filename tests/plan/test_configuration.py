@@ -7,8 +7,7 @@ import pytest
 
 from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.plan.configuration import normalize_configuration
-from jitlto.record.fragment import Fragment, FragmentKey, Role
-from jitlto.record.parameters import parameter_values
+from jitlto.record.parameters import sorted_values
 from tests.support.errors import raises
 
 KNOWN: Mapping[str, Sequence[str]] = {
@@ -22,10 +21,6 @@ KNOWN: Mapping[str, Sequence[str]] = {
 
 def spelled(**configuration: object) -> dict[str, str]:
     return normalize_configuration(configuration, KNOWN, "family")
-
-
-def fragment(**parameters: str) -> Fragment:
-    return Fragment(FragmentKey.make("f", "g", parameters), Role.DEVICE, "", (), (), (), ())
 
 
 @pytest.mark.parametrize(
@@ -108,13 +103,13 @@ def test_values_of_other_kinds_are_plan_errors_that_name_the_parameter(odd: obje
 
 
 def test_parameter_values_are_sorted_with_numbers_in_their_own_order() -> None:
-    fragments = [fragment(veclen=v, t=t) for v, t in (("16", "float"), ("4", "__half"), ("1", "float"), ("8", "b"))]
-    assert parameter_values(fragments) == {"t": ("__half", "b", "float"), "veclen": ("1", "4", "8", "16")}
-    assert list(parameter_values(fragments)) == ["t", "veclen"]
+    values = sorted_values([("veclen", ("16", "4")), ("t", ("float", "__half", "b")), ("veclen", ("1", "8"))])
+    assert values == {"t": ("__half", "b", "float"), "veclen": ("1", "4", "8", "16")}
+    assert list(values) == ["t", "veclen"]
 
 
 def test_a_family_without_parameters_has_no_values_and_takes_none() -> None:
-    assert parameter_values([fragment()]) == {}
+    assert sorted_values([]) == {}
     assert normalize_configuration({}, {}, "f") == {}
     with raises(UnknownParameterError, None, "'a'", hint="none"):
         normalize_configuration({"a": "b"}, {}, "f")

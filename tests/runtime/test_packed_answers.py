@@ -131,21 +131,6 @@ def test_a_wrong_request_is_an_error_as_without_a_pack(packed: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"link_options": {"max_registers": 32}},
-        {"link_options": {"ftz": True}},
-        {"link_mode": "ptx"},
-        {"op_name": "square"},
-    ],
-    ids=str,
-)
-def test_another_request_is_not_answered(packed: Path, change: dict[str, Any]) -> None:
-    assert counted(packed, **TWICE | change)[1] == 1
-
-
-@pytest.mark.slow
 def test_another_nvjitlink_is_not_answered(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for other in ("12.0", None):
         monkeypatch.setattr(session, "installed_release", lambda _, other=other: other)
@@ -190,20 +175,6 @@ def asked(family: KernelFamily, configuration: dict[str, str]) -> str:
     """A request for the best kernel on an H100."""
     how: Any = ("lto", {}, configuration, (9, 0), str(nvjitlink.version()))
     return request_key(family.contents.digest, family.name, family.entrypoints[0], *how) or ""
-
-
-@pytest.mark.slow
-def test_requests_name_no_more_than_they_have_to(search: KernelFamily, tmp_path: Path) -> None:
-    """A parameter that the others decide, such as a kernel's variant, need not be given; and may be."""
-    configuration = next(iter(search.configurations()))
-    path, plan = tmp_path / "search.fragdb", search.plan(arch="sm_90", **configuration)
-    packs.write(
-        path.with_suffix(".pack"), {REQUESTS: find_answers(search, Request("search", None, configuration), plan)}
-    )
-    without = {n: value for n, value in configuration.items() if n != "optimized_name"}
-    for named in (configuration, without):
-        assert find_chosen(packs.beside(path), asked(search, named)) == plan.chosen
-    assert find_chosen(packs.beside(path), asked(search, configuration | {"unknown": "1"})) is None
 
 
 def test_a_request_that_needs_no_parameter_is_answered_too(build_family: BuildFamily) -> None:

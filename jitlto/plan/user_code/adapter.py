@@ -10,8 +10,7 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import CompileError, PlanError
 from jitlto.base.mangling import demangle, parameter_types, qualified_name, split_top_level
 from jitlto.base.versions import Architecture
-from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.plan.user_code.compilation import compile_once
+from jitlto.plan.user_code.compilation import UserCode, compile_once
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Symbol
 from jitlto.record.headers import interfaces_first
@@ -84,7 +83,7 @@ template <typename... P> struct adapt<void, P...> {
 
 def compile_adapter(
     symbol: Symbol, group: str, where: str, family: FamilyRecord, base: Architecture, store: CacheDir | None
-) -> tuple[nvrtc.Compiled, Symbol]:
+) -> tuple[UserCode, Symbol]:
     """Compile the adapter for a symbol of a group; return it and the symbol that the Python function must define.
 
     Raises:

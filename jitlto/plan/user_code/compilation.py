@@ -5,30 +5,44 @@ Entries are JSON, filed under the SHA-256 of everything that determines them. An
 
 import hashlib
 import json
+from contextlib import suppress
 from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.cached import decoder
+from jitlto.base.cached import cached_property, decoder
 from jitlto.base.errors import JitltoError
-from jitlto.base.versions import Architecture, Version
+from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.headers import HeaderSearch
-from jitlto.cuda import ptx, toolkit
+from jitlto.cuda import toolkit
+from jitlto.cuda.ptx import Module, parse_ptx
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "sources"
-_SCHEMA = 7  # of the entries
+_SCHEMA = 8  # of the entries
 
 
-class _Entry(Struct):
+class UserCode(Struct, frozen=True, dict=True):
+    """What a compiler made of a caller's code, for one architecture.
+
+    Args:
+        ltoir: Not in a fatbin.
+        ptx: Relocatable.
+        identity: SHA-256 of everything that it was made from. NVRTC writes the working directory into LTO-IR, so equal
+            sources do not give equal bytes in every process; they do give equal identities.
+    """
+
     ltoir: bytes
     ptx: str
-    version: str
-    warnings: str
     identity: str
+
+    @cached_property
+    def module(self) -> Module:
+        """What the PTX declares."""
+        return parse_ptx(self.ptx)
 
 
 @lru_cache(maxsize=256)
@@ -38,7 +52,7 @@ def compile_once(
     architecture: Architecture,
     options: tuple[str, ...],
     store: CacheDir | None,
-) -> nvrtc.Compiled:
+) -> UserCode:
     """Compile CUDA C++ with NVRTC, or return the earlier result for the same text, headers and options.
 
     ``headers`` are names and texts, in addition to the toolkit's.
@@ -54,21 +68,20 @@ def compile_once(
     made_from = [_SCHEMA, source.sha256, str(architecture), options, toolkit.build_id("nvrtc")]
     key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
     payload = store.get(ENTRIES, key) if store else None
-    if payload and (cached := _decode(payload, architecture)):
+    if payload and (cached := _decode(payload)):
         return cached
-    made = nvrtc.compile_source(source, [architecture], options)
+    compiled = nvrtc.compile_source(source, [architecture], options)
+    made = UserCode(compiled.ltoir[architecture], compiled.ptx, compiled.identity)
     if store is not None:
-        entry = _Entry(made.ltoir[architecture], made.ptx, str(made.version), made.warnings, made.identity)
-        store.put(ENTRIES, key, msgspec.json.encode(entry))
+        store.put(ENTRIES, key, msgspec.json.encode(made))
         store.prune_if_due()
     return made
 
 
-def _decode(payload: bytes, architecture: Architecture) -> nvrtc.Compiled | None:
+def _decode(payload: bytes) -> UserCode | None:
     """Return the content of an entry; None if it cannot be read."""
-    try:
-        entry = decoder(_Entry).decode(payload)
-        version, module = Version.parse(entry.version), ptx.parse_ptx(entry.ptx)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, JitltoError):
-        return None
-    return nvrtc.Compiled({architecture: entry.ltoir}, entry.ptx, module, version, entry.warnings, entry.identity)
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError, JitltoError):
+        made = decoder(UserCode).decode(payload)
+        if made.module:
+            return made
+    return None

@@ -10,7 +10,6 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import CompileError, JitltoError, LinkError, PlanError
 from jitlto.base.versions import Architecture, lowest_base
 from jitlto.compile import diagnostics
-from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.declarations import find_conflicts
 from jitlto.compile.headers import name_source
 from jitlto.compile.sides import explain
@@ -19,7 +18,7 @@ from jitlto.cuda.compatibility import can_link_for, linkable_architectures
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.plan.supplied import UserSymbols
-from jitlto.plan.user_code.compilation import compile_once
+from jitlto.plan.user_code.compilation import UserCode, compile_once
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Symbol, SymbolKind
 from jitlto.record.headers import interfaces_first
@@ -82,14 +81,12 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
             hint="define a non-static __device__ function; a template needs an explicit instantiation",
         )
     symbols = UserSymbols(name, tuple(functions), module.requires)
-    return UserInput(symbols, link_images(compiled, base_architecture(family), name), compiled.identity)
+    return UserInput(symbols, link_images(compiled, name), compiled.identity)
 
 
-def link_images(
-    compiled: nvrtc.Compiled, base: Architecture, name: str, *, has_inline: bool = True
-) -> tuple[tuple[str, LinkInput], ...]:
+def link_images(compiled: UserCode, name: str, *, has_inline: bool = True) -> tuple[tuple[str, LinkInput], ...]:
     """Return what is linked of compiled code in each mode; ``name`` is its name in messages."""
-    ltoir = LinkInput(InputKind.LTOIR, compiled.ltoir[base], name, has_inline)
+    ltoir = LinkInput(InputKind.LTOIR, compiled.ltoir, name, has_inline)
     return ("lto", ltoir), ("ptx", LinkInput(InputKind.PTX, compiled.ptx.encode(), name, has_inline))
 
 
@@ -108,7 +105,7 @@ def base_architecture(family: FamilyRecord) -> Architecture:
     return lowest_base(family.architectures)
 
 
-def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> nvrtc.Compiled:
+def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> UserCode:
     headers = {header: content.encode("utf-8", "surrogateescape") for header, content in family.headers}
     if conflict := next(find_conflicts(text.encode(), headers), None):
         raise PlanError(
@@ -201,7 +198,7 @@ def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:
     name = f"jitlto_stub_{hashlib.sha256(declarations.encode()).hexdigest()[:16]}"  # several go into one link
     text = f'{declarations}extern "C" __global__ void {name}(void** out) {{\n{uses}}}\n'
     made = compile_once(text.encode(), (), _STUB, (), store)
-    return LinkInput(InputKind.LTOIR, made.ltoir[_STUB], "stub")
+    return LinkInput(InputKind.LTOIR, made.ltoir, "stub")
 
 
 def _read_ltoir(item: LinkInput, wanted: Sequence[Symbol], store: CacheDir | None) -> ptx.Module | None:

@@ -6,7 +6,6 @@ Numba is imported only when a function has to be compiled.
 import dis
 import hashlib
 import inspect
-import re
 from dataclasses import dataclass
 from importlib import import_module
 from types import CodeType, FunctionType
@@ -17,18 +16,16 @@ from jitlto.base.errors import CompileError, InterfaceMismatchError, JitltoError
 from jitlto.base.frozen import Shared
 from jitlto.base.mangling import qualified_name, split_top_level
 from jitlto.base.uninterrupted import uninterrupted
-from jitlto.base.versions import Architecture, Version
-from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.cuda import ptx, toolkit
+from jitlto.base.versions import Architecture
+from jitlto.cuda import toolkit
 from jitlto.plan.user_code.adapter import USE_CPP
+from jitlto.plan.user_code.compilation import UserCode
 from jitlto.record.fragment import Symbol
 
 _NUMBA_TYPES = {
     "b1": "boolean", "i1": "int8", "u1": "uint8", "i2": "int16", "u2": "uint16", "i4": "int32", "u4": "uint32",
     "i8": "int64", "u8": "uint64", "f2": "float16", "bfloat16": "bfloat16", "f4": "float32", "f8": "float64",
 }  # fmt: skip
-# The toolkit whose libNVVM wrote PTX.
-_RELEASE = re.compile(r"^// Cuda compilation tools, release (\d+\.\d+)", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class PythonFunction(Shared):
 
 def compile_function(
     function: PythonFunction, symbol: Symbol, base: Architecture, *, fast_math: bool = False
-) -> nvrtc.Compiled:
+) -> UserCode:
     """Compile a Python function with the name and types of the symbol that its adapter calls.
 
     Raises:
@@ -127,7 +124,7 @@ def _numba_type(function: PythonFunction, type_name: str, *, result: bool = Fals
 @uninterrupted
 def _compile(
     cuda: Any, function: FunctionType, name: str, numba_types: list[str], base: Architecture, fast_math: bool
-) -> nvrtc.Compiled:
+) -> UserCode:
     def numba_type(text: str) -> Any:
         if not text.endswith("*"):
             return getattr(cuda.types, text)
@@ -140,6 +137,4 @@ def _compile(
         return cuda.compile(function, result(*parameters), output=output, **abi, **how)[0]
 
     ltoir, text = bytes(compile_to("ltoir")), str(compile_to("ptx"))
-    release, identity = _RELEASE.search(text), hashlib.sha256(ltoir + b"\0" + text.encode()).hexdigest()
-    version = Version.parse(release[1]) if release else toolkit.nvrtc_version()
-    return nvrtc.Compiled({base: ltoir}, text, ptx.parse_ptx(text), version, "", identity)
+    return UserCode(ltoir, text, hashlib.sha256(ltoir + b"\0" + text.encode()).hexdigest())

@@ -10,12 +10,12 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import PlanError
 from jitlto.base.mangling import base_name
 from jitlto.base.text import abbreviate, check_type, suggest
-from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda.nvjitlink import LinkInput
 from jitlto.database.index import Index
 from jitlto.plan.resolve import Resolution
 from jitlto.plan.supplied import UserSymbols
 from jitlto.plan.user_code.adapter import USE_CPP, compile_adapter
+from jitlto.plan.user_code.compilation import UserCode
 from jitlto.plan.user_code.inputs import UserInput, base_architecture, link_images
 from jitlto.plan.user_code.numba_compiler import PythonFunction, compile_function
 from jitlto.record.family_record import FamilyRecord
@@ -120,13 +120,13 @@ def _from_function(
             hint=f"name the Python function after one of them: {', '.join(names)}",
         )
     base = base_architecture(family)
-    compiled: list[nvrtc.Compiled] = []
+    compiled: list[UserCode] = []
     images: list[tuple[str, LinkInput]] = []
     for symbol in symbols:
         adapter, inner = compile_adapter(symbol, function.group, where, family, base, store)
         python = compile_function(function, inner, base, fast_math=family.link.fast_math)
         compiled += [adapter, python]
-        images += [*link_images(adapter, base, where), *link_images(python, base, where, has_inline=False)]
+        images += [*link_images(adapter, where), *link_images(python, where, has_inline=False)]
     provides = {symbol for each in compiled for symbol in each.module.provides}
     defined = {symbol.name for symbol in provides}
     requires = {symbol for each in compiled for symbol in each.module.requires if symbol.name not in defined}
