@@ -7,14 +7,14 @@ has, or raises :class:`~jitlto.base.errors.ArgumentError`.
 import math
 import operator
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from jitlto.base.errors import ArgumentError
-from jitlto.base.types import Parameter, Scalar, cpp_name, find_scalar
+from jitlto.base.types import Parameter, Scalar, find_scalar
 from jitlto.cuda.libraries import driver
 from jitlto.launch.argument_errors import argument_error, range_error, type_error
 
@@ -32,7 +32,7 @@ def make_converter(parameter: Parameter) -> Converter:
     """Return the converter of one kernel parameter."""
     target = pointed_type(parameter)
     if target is not None:
-        return _pointer(parameter, target)
+        return Pointer(parameter, target).convert
     known = find_scalar(parameter.type.strip())
     if known is None:
         return _by_value(parameter)
@@ -59,69 +59,108 @@ def pointed_type(parameter: Parameter) -> str | None:
     return type_.removesuffix("const").rstrip()[:-1].strip()
 
 
-def _pointer(parameter: Parameter, target: str) -> Converter:
-    known = find_scalar(target)
-    expected = None if known is None else ("|" if known.size == 1 else "<") + known.typestr
-    if known is not None and known.typestr == "bfloat16":
-        expected = "<V2"  # NumPy's notation for a 2-byte type that it does not know
-    constant = "const" in target.split()
+class Pointer:
+    """Conversion of arrays, buffers and addresses for a pointer.
 
-    def convert(argument: Any) -> bytes:
+    Args:
+        parameter: The pointer.
+        target: The type that it points to.
+    """
+
+    def __init__(self, parameter: Parameter, target: str) -> None:
+        known = find_scalar(target)
+        self.parameter = parameter
+        self.dtype = None if known is None else _dtype_name(known.typestr)
+        self.is_constant = "const" in target.split()
+
+    def convert(self, argument: Any) -> bytes:
+        """Return the bytes of the address."""
         if hasattr(argument, "is_conj") and argument.is_cuda:
-            return _tensor_address(parameter, argument, known).to_bytes(8, "little")
+            return self._read_tensor(argument).to_bytes(8, "little")
         try:
-            interface = argument.__cuda_array_interface__
+            shown = argument.__cuda_array_interface__
         except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal, such as of a dtype
-            return _address(parameter, argument, known, constant).to_bytes(8, "little")
-        if expected is not None and interface["typestr"] != expected:
-            raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)
-        pointer, readonly = interface["data"]
-        if readonly and not constant:
-            raise _read_only_error(parameter)
-        strides = interface.get("strides")
-        if strides is not None:
-            itemsize = np.dtype(interface["typestr"]).itemsize
-            _check_contiguous(parameter, interface["shape"], strides, itemsize)
-        address = int(pointer) if pointer else _null_address(parameter, argument, interface["shape"])
+            return self._read_other(argument).to_bytes(8, "little")
+        dtype, strides, (address, is_read_only) = shown["typestr"], shown.get("strides"), shown["data"]
+        is_contiguous = strides is None or _is_contiguous(shown["shape"], strides, np.dtype(dtype).itemsize)
+        address = self._check(argument, dtype, address, is_read_only, is_contiguous, shown["shape"])
         return address.to_bytes(8, "little")
 
-    return convert
+    def _check(
+        self, array: Any, dtype: Any, address: int | None, is_read_only: bool, is_contiguous: bool, shape: Sequence[int]
+    ) -> int:
+        """Return the address of an array, which has to fit."""
+        if self.dtype is not None and (name := _dtype_name(dtype)) != self.dtype:
+            what, hint = f"expected an array of {self.dtype}, got an array of {name}", f"pass an array of {self.dtype}"
+            raise argument_error(self.parameter, "dtype", what, hint)
+        if is_read_only and not self.is_constant:
+            hint = "the kernel may write through this parameter; pass a writable array"
+            raise argument_error(self.parameter, "read-only", "the array is read-only", hint)
+        if not is_contiguous:
+            hint = "make it contiguous, or pass its address if the kernel takes strides"
+            raise argument_error(self.parameter, "not-contiguous", "the array is not C-contiguous", hint)
+        if address:
+            return int(address)
+        if 0 not in shape:
+            hint = "allocate it before the launch"
+            raise argument_error(self.parameter, "no-memory", "the array has no memory", hint)
+        return int(array.data.ptr) if is_cupy(type(array)) else 0  # which its interface does not show
 
+    def _read_tensor(self, tensor: Any) -> int:
+        """Return the address of a tensor of PyTorch: to show it by the interface takes longer than a launch."""
+        try:
+            address, is_contiguous = tensor.data_ptr(), tensor.is_contiguous()
+        except Exception as error:  # such as of a sparse one
+            raise self._export_error(tensor, error) from error
+        address = self._check(tensor, tensor.dtype, address, False, is_contiguous, tensor.shape)
+        if tensor.is_conj() or tensor.is_neg():
+            case, name = ("conj", "conjugate") if tensor.is_conj() else ("neg", "negative")
+            what, hint = f"the memory holds the {name} of the tensor", f"pass tensor.resolve_{case}()"
+            raise argument_error(self.parameter, "conjugate", what, hint)
+        return address
 
-def _tensor_address(parameter: Parameter, tensor: Any, known: Scalar | None) -> int:
-    """Return the address of a tensor of PyTorch: to show it by the interface takes longer than a launch."""
-    try:
-        if known is not None and _scalar_of(tensor.dtype) != known.typestr:
-            raise _dtype_error(parameter, str(tensor.dtype).rpartition(".")[2], known)
-        if not tensor.is_contiguous():
-            raise _contiguity_error(parameter)
-        address = int(tensor.data_ptr())
-    except ArgumentError:
-        raise
-    except Exception as error:  # such as of a sparse one
-        raise _export_error(parameter, tensor, error) from error
-    if tensor.is_conj() or tensor.is_neg():
-        case, name = ("conj", "conjugate") if tensor.is_conj() else ("neg", "negative")
-        what, hint = f"the memory holds the {name} of the tensor", f"pass tensor.resolve_{case}()"
-        raise argument_error(parameter, "conjugate", what, hint)
-    return address or _null_address(parameter, tensor, tensor.shape)
+    def _read_other(self, argument: Any) -> int:
+        """Return the address of None, an address, a buffer or a DLPack tensor."""
+        if argument is None:
+            return 0
+        if isinstance(argument, int | np.integer) and not isinstance(argument, bool):
+            return self._check_address(int(argument))
+        handle = getattr(argument, "handle", None)
+        if handle is not None and getattr(argument, "is_device_accessible", False):
+            return int(handle)
+        device = getattr(argument, "__dlpack_device__", None)
+        if device is None and not hasattr(argument, "__array_interface__"):
+            raise type_error(self.parameter, argument, "a device array, a buffer, an address or None")
+        from jitlto.cuda.libraries import StridedMemoryView
 
+        try:
+            is_reachable = device is not None and device()[0] in _CUDA_DEVICES
+            view = StridedMemoryView.from_dlpack(argument, stream_ptr=-1) if is_reachable else None
+        except Exception as error:  # such as PyTorch's of a tensor on the device "meta"
+            raise self._export_error(argument, error) from error
+        if view is None:
+            hint = "copy it to the device first, e.g. with cupy.asarray"
+            raise argument_error(self.parameter, "host-memory", "the array is in host memory", hint)
+        # DLPack counts strides in elements.
+        is_contiguous = view.strides is None or _is_contiguous(view.shape, view.strides, 1)
+        return self._check(argument, view.dtype, view.ptr, view.readonly, is_contiguous, view.shape)
 
-@cache
-def _scalar_of(dtype: Any) -> str:
-    """Return the name of a dtype of PyTorch as :class:`Scalar` has it; empty for one that C++ has none for."""
-    try:
-        known = find_scalar(cpp_name(dtype))
-    except TypeError:
-        known = None
-    return "" if known is None else known.typestr
+    def _check_address(self, address: int) -> int:
+        if not 0 <= address < 1 << 64:
+            raise argument_error(self.parameter, "range", f"invalid address {address:#x}", "an address has 64 bits")
+        attribute, invalid = driver.CUpointer_attribute, driver.CUresult.CUDA_ERROR_INVALID_VALUE
+        memory_type = attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        if address and driver.cuPointerGetAttribute(memory_type, address)[0] == invalid:
+            hint = "pass a device address, not one of ordinary host memory"
+            what = f"address {address:#x} is not memory known to CUDA"
+            raise argument_error(self.parameter, "host-memory", what, hint)
+        return address
 
-
-def _null_address(parameter: Parameter, array: Any, shape: tuple[int, ...]) -> int:
-    """Return the address of an array whose interface has none: it is empty, which CuPy's own attributes do not say."""
-    if 0 not in shape:
-        raise argument_error(parameter, "no-memory", "the array has no memory", "allocate it before the launch")
-    return int(array.data.ptr) if is_cupy(type(array)) else 0
+    def _export_error(self, argument: object, error: Exception) -> ArgumentError:
+        what = f"cannot export {type(argument).__name__} by DLPack: {error}"
+        return argument_error(
+            self.parameter, "export", what, "pass a plain array that shares its memory, or its address"
+        )
 
 
 def is_cupy(kind: type) -> bool:
@@ -129,61 +168,20 @@ def is_cupy(kind: type) -> bool:
     return kind.__module__.partition(".")[0] == "cupy" and kind.__name__ == "ndarray"
 
 
-def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant: bool) -> int:
-    """Return the address of anything but a CUDA array: None, an address, a buffer or a DLPack tensor."""
-    if argument is None:
-        return 0
-    if isinstance(argument, int | np.integer) and not isinstance(argument, bool):
-        return _bare_address(parameter, int(argument))
-    handle = getattr(argument, "handle", None)
-    if handle is not None and getattr(argument, "is_device_accessible", False):
-        return int(handle)
-    device = getattr(argument, "__dlpack_device__", None)
-    try:
-        reachable = device is not None and device()[0] in _CUDA_DEVICES
-    except Exception as error:  # such as PyTorch's of a tensor on the device "meta"
-        raise _export_error(parameter, argument, error) from error
-    if not reachable:
-        if device is not None or hasattr(argument, "__array_interface__"):
-            hint = "copy it to the device first, e.g. with cupy.asarray"
-            raise argument_error(parameter, "host-memory", "the array is in host memory", hint)
-        raise type_error(parameter, argument, "a device array, a buffer, an address or None")
-    from jitlto.cuda.libraries import StridedMemoryView
-
-    try:
-        view = StridedMemoryView.from_dlpack(argument, stream_ptr=-1)
-    except Exception as error:
-        raise _export_error(parameter, argument, error) from error
-    if known is not None and str(view.dtype) != _dtype_name(known):
-        raise _dtype_error(parameter, view.dtype, known)
-    if view.readonly and not constant:
-        raise _read_only_error(parameter)
-    if view.strides is not None:
-        _check_contiguous(parameter, view.shape, view.strides, 1)  # DLPack counts strides in elements
-    return int(view.ptr) or _null_address(parameter, argument, view.shape)
+@cache
+def _dtype_name(dtype: Any) -> str:
+    """Return the name of a dtype of NumPy or PyTorch, or of one that an interface shows."""
+    name = str(np.dtype(dtype)) if isinstance(dtype, str) and dtype != "bfloat16" else str(dtype).rpartition(".")[2]
+    return "bfloat16" if name == "|V2" else name  # a 2-byte type that NumPy does not know
 
 
-def _bare_address(parameter: Parameter, address: int) -> int:
-    if not 0 <= address < 1 << 64:
-        raise argument_error(parameter, "range", f"invalid address {address:#x}", "an address has 64 bits")
-    if address == 0:
-        return 0
-    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-    status, _ = driver.cuPointerGetAttribute(attribute, address)
-    if status == driver.CUresult.CUDA_ERROR_INVALID_VALUE:
-        hint = "pass a device address, not one of ordinary host memory"
-        raise argument_error(parameter, "host-memory", f"address {address:#x} is not memory known to CUDA", hint)
-    return address
-
-
-def _check_contiguous(parameter: Parameter, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> None:
-    if 0 in shape:
-        return
-    expected = item
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], expected: int) -> bool:
+    """Return whether strides are those of a C-contiguous array, whose last extent has the expected one."""
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent != 1 and stride != expected:
-            raise _contiguity_error(parameter)
+        if extent != 1 and stride != expected and 0 not in shape:
+            return False
         expected *= extent
+    return True
 
 
 def _boolean(parameter: Parameter) -> Converter:
@@ -284,30 +282,3 @@ def _real(parameter: Parameter, argument: Any) -> float:
         raise range_error(parameter, "the integer", -high, high) from None
     except (TypeError, ValueError):
         raise type_error(parameter, argument, "a real number") from None
-
-
-def _dtype_name(known: Scalar | None) -> str:
-    if known is None or known.typestr == "bfloat16":
-        return "bfloat16"
-    return str(np.dtype(known.typestr))
-
-
-def _export_error(parameter: Parameter, argument: object, error: Exception) -> ArgumentError:
-    what = f"cannot export {type(argument).__name__} by DLPack: {error}"
-    return argument_error(parameter, "export", what, "pass a plain array that shares its memory, or its address")
-
-
-def _dtype_error(parameter: Parameter, dtype: object, expected: Scalar | None) -> ArgumentError:
-    name = _dtype_name(expected)
-    what = f"expected an array of {name}, got an array of {dtype}"
-    return argument_error(parameter, "dtype", what, f"pass an array of {name}")
-
-
-def _contiguity_error(parameter: Parameter) -> ArgumentError:
-    hint = "make it contiguous, or pass its address if the kernel takes strides"
-    return argument_error(parameter, "not-contiguous", "the array is not C-contiguous", hint)
-
-
-def _read_only_error(parameter: Parameter) -> ArgumentError:
-    hint = "the kernel may write through this parameter; pass a writable array"
-    return argument_error(parameter, "read-only", "the array is read-only", hint)

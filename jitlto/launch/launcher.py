@@ -68,7 +68,6 @@ class Launcher(Shared):
         self.chosen = chosen
         self.linked = linked
         self._make_plan = make_plan
-        self._plan: Plan | None = None
         begin = time.perf_counter()
         try:
             with device.allowed_in_captures():
@@ -101,16 +100,14 @@ class Launcher(Shared):
 
         return f"<Launcher {demangle(self.linked.entry)} for {self.linked.target}>"
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
         """The plan that the kernel was linked from; planned on first use if the kernel was found in a cache.
 
         Raises:
             DatabaseError: If the database is gone, or was replaced by a different one.
         """
-        if self._plan is None:
-            self._plan = self._make_plan()
-        return self._plan
+        return self._make_plan()
 
     @property
     def signature(self) -> Sequence[Parameter]:
@@ -250,14 +247,10 @@ class Launcher(Shared):
 
     def _opt_in(self, current: Device, size: int) -> None:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        for other in Device.get_all_devices():
-            if other.compute_capability != current.compute_capability:
-                continue
-            (status,) = driver.cuKernelSetAttribute(attribute, size, int(self.handle), other.device_id)
-            if status != driver.CUresult.CUDA_SUCCESS:
-                raise LaunchError(
-                    f"the device does not grant {size} bytes of dynamic shared memory per block ({status.name})",
-                    code="launch-shared-memory",
-                    where=self.chosen.kernel,
-                    hint=f"at most {current.properties.max_shared_memory_per_block_optin} bytes per block",
-                )
+        alike = [each for each in Device.get_all_devices() if each.compute_capability == current.compute_capability]
+        for each in alike:
+            (status,) = driver.cuKernelSetAttribute(attribute, size, int(self.handle), each.device_id)
+            if status:
+                what = f"the device does not grant {size} bytes of dynamic shared memory per block ({status.name})"
+                hint = f"at most {current.properties.max_shared_memory_per_block_optin} bytes per block"
+                raise LaunchError(what, code="launch-shared-memory", where=self.chosen.kernel, hint=hint)

@@ -115,13 +115,10 @@ class LaunchSequence:
     def _issue_graph(self) -> None:
         """Launch the graph, with the stale launches updated; make it first if there is none."""
         try:
-            try:
-                if self._graph is not None:
-                    self._graph.update(self._stale)
-            except RejectedError:
-                self._graph = None  # the driver cannot change these arguments: make the graph again
             if self._graph is None:
                 self._graph = LaunchGraph(self._launches, self._queue)
+            else:
+                self._graph.update(self._stale)
             self._stale.clear()
             self._graph.issue(self._queue)
         except RejectedError as error:

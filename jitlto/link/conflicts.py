@@ -47,7 +47,9 @@ def check_conflicts(
     texts = [item for _, item in theirs if item.kind is InputKind.PTX]
     ltoir = [(i, user.symbols.provides) for user, i in theirs if i.has_inline and i.kind is not InputKind.PTX]
     try:
-        error = _find_in_texts(texts, [(item, dict(fragment.bodies)) for fragment, item in fragments])
+        # Without a PTX image no more than names are known, and count as other definitions.
+        named = ((item, f, {s.name: "" for s in f.provides if s.weak}) for f, item in fragments)
+        error = _find_in_texts(texts, [(item, names | dict(f.bodies)) for item, f, names in named])
         if error is None and ltoir and mode == "lto":
             every = [*((item, fragment.provides) for fragment, item in fragments), *ltoir]
             inputs, provided = [item for item, _ in every], [symbols for _, symbols in every]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from jitlto.base.errors import ArgumentError
-from jitlto.base.types import Parameter, find_scalar
-from jitlto.launch import arguments as arguments_module
+from jitlto.base.types import Parameter
 from jitlto.launch import torch_interface
+from jitlto.launch.arguments import Pointer
 from jitlto.launch.torch_interface import TorchInterface
 from tests.support import arrays, exercise_core, launch_core
 from tests.support.arrays import TorchLibrary, TorchTensor
@@ -156,11 +156,11 @@ def test_the_core_passes_what_tensors_say_themselves() -> None:
 
 @pytest.mark.parametrize("type_", ["float*", "void*"])
 def test_the_plain_way_passes_the_same_or_refuses(type_: str) -> None:
-    torch, parameter = pytest.importorskip("torch"), Parameter("p", type_, 8, 8)
+    torch, pointer = pytest.importorskip("torch"), Pointer(Parameter("p", type_, 8, 8), type_[:-1])
     for tensor in odd_tensors(torch):
         expected = expected_address(torch, tensor) if tensor.dtype == torch.float32 or type_ == "void*" else None
         found = None
         with contextlib.suppress(ArgumentError):
-            found = arguments_module._tensor_address(parameter, tensor, find_scalar(type_[:-1]))
+            found = pointer._read_tensor(tensor)
         if expected is not None or str(tensor.dtype).removeprefix("torch.") in torch_interface._DTYPES:
             assert found == expected, (tensor.dtype, tensor.shape, type_)

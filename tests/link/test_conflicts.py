@@ -126,6 +126,15 @@ def test_a_different_body_is_an_error_that_names_both(helped: KernelFamily, kind
 
 
 @pytest.mark.slow
+def test_what_a_database_cannot_tell_of_a_function_is_no_agreement(tmp_path: Path) -> None:
+    alone = {name: text.replace('["ltoir", "ptx"]', '["ltoir"]') for name, text in FAMILY.items()}
+    family = built(tmp_path, alone, "helped")
+    with raises(LinkError, CODE, "standing(float)", "helped/kern[]", "user.cu"):
+        link(added(family, SAME.replace("7.0f", "8.0f"), "ptx"))
+    assert link(added(family, SAME.replace("inline __device__", "static __device__"), "ptx"))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["source", "ltoir"])
 @pytest.mark.parametrize(
     ("before", "after"), [("2.0f", "3.0f"), ("{ for (int i", "{ __builtin_assume(n > 0); for (int i")]
