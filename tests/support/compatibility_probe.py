@@ -1,8 +1,8 @@
 """What one CUDA release makes of fragments: run by test_compatibility.py in the environment of that release.
 
 ``build DIRECTORY`` builds databases, ``family FILE`` that of a ``family.toml``, ``bare DIRECTORY`` compiles
-LTO-IR as a caller may bring it, ``digest FILE`` compiles a source, and ``link FILE`` reads a list of links as JSON and
-links them. All print JSON.
+LTO-IR as a caller may bring it, ``digest FILE`` compiles a source, ``cubin DIRECTORY`` links a kernel of what was built
+there, and ``link FILE`` reads a list of links as JSON and links them. All print JSON.
 """
 
 import hashlib
@@ -63,6 +63,15 @@ def bare(directory: Path) -> dict[str, str]:
     return {"nvrtc": str(toolkit.nvrtc_version())}
 
 
+def cubin(directory: Path) -> str:
+    """Link a kernel of ``mini`` for sm_90; returns the path of the cubin."""
+    with FragmentDatabase(directory / "both.fragdb") as opened:
+        linked = plan(KernelFamily("mini", opened), "sm_90", "lto", "twice").link()
+    path = directory / f"{linked.target}.cubin"
+    path.write_bytes(linked.cubin)
+    return str(path)
+
+
 def digest(file: Path) -> dict[str, object]:
     """Compile a source for its symbols and the hashes of what is made."""
     base = Architecture(75)
@@ -104,13 +113,13 @@ def outcome(path: Path, arch: str, mode: str) -> dict[str, object]:
     try:
         if path.is_dir():
             inputs = [LinkInput(InputKind.LTOIR, file.read_bytes(), file.name) for file in sorted(path.glob("*.ltoir"))]
-            cubin = link(inputs, Architecture.parse(arch), ["-lto"]).data
+            data = link(inputs, Architecture.parse(arch), ["-lto"]).data
             return {
                 "mode": "lto",
                 "code": arch,
                 "said": [],
-                "elf": cubin[:4] == b"\x7fELF",
-                "inlined": b"_Z2opf" not in cubin,
+                "elf": data[:4] == b"\x7fELF",
+                "inlined": b"_Z2opf" not in data,
             }
         with FragmentDatabase(path) as opened:
             plans = [plan(KernelFamily("mini", opened), arch, mode, name) for name in ("twice", "square")]
@@ -134,7 +143,7 @@ def main() -> None:
             "links": [{"link": outcome(*each)} for each in links],
         }
     else:
-        answer = {"build": databases, "family": family, "bare": bare, "digest": digest}[what](argument)
+        answer = {"build": databases, "family": family, "bare": bare, "cubin": cubin, "digest": digest}[what](argument)
     print(json.dumps(answer))
 
 
