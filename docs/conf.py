@@ -62,7 +62,7 @@ myst_heading_anchors = 4
 # need the network, and objects that callers receive but never create.
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:class", r"(collections\.abc|concurrent\.futures|contextlib|enum|os|pathlib)\..*"),
+    ("py:class", r"(collections\.abc|concurrent\.futures|contextlib|enum|inspect|os|pathlib)\..*"),
     ("py:class", r"Path|callable|defaultdict|function|iterable|mapping|path|sequence|([\w.]+\.)?T"),
     ("py:class", r"\(\w+|\w+\)"),  # from "tuple of (str, str)"
     ("py:class", r"([\w.]+\.)?(CacheDir|DatabaseFile|KernelCache|LinkKey|Loaded|LookupResult|PlannedFamily)"),

@@ -112,7 +112,8 @@ class Pointer:
             address, is_contiguous = tensor.data_ptr(), tensor.is_contiguous()
         except Exception as error:  # such as of a sparse one
             raise self._export_error(tensor, error) from error
-        address = self._check(tensor, tensor.dtype, address, False, is_contiguous, tensor.shape)
+        shape = () if address else tensor.shape  # which takes as long as all the rest
+        address = self._check(tensor, tensor.dtype, address, False, is_contiguous, shape)
         if tensor.is_conj() or tensor.is_neg():
             case, name = ("conj", "conjugate") if tensor.is_conj() else ("neg", "negative")
             what, hint = f"the memory holds the {name} of the tensor", f"pass tensor.resolve_{case}()"
