@@ -13,7 +13,6 @@ Only what is asked for is read, and checked. Times, paths and machine names stay
 the same bytes.
 """
 
-from jitlto.database._reader import BUILD_HINT, REBUILD_HINT
-from jitlto.database.database import APPLICATION_ID, MERGE_HINT, FragmentDatabase
+from jitlto.database.database import MERGE_HINT, FragmentDatabase
 
-__all__ = ["APPLICATION_ID", "BUILD_HINT", "MERGE_HINT", "REBUILD_HINT", "FragmentDatabase"]
+__all__ = ["MERGE_HINT", "FragmentDatabase"]

@@ -69,7 +69,7 @@ class SqliteReader:
             self.identity = identity(path.stat())
         except OSError as error:  # gone since
             raise self.error(f"cannot be read: {error.strerror}", BUILD_HINT, code="database-unreadable") from error
-        self._size = self.identity[2]
+        self.size = self.identity[2]
         self._connect()
 
     @uninterrupted  # a fork could leave a lock of SQLite locked
@@ -77,7 +77,7 @@ class SqliteReader:
         # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
         uri = f"file:{quote(os.fsencode(self.location))}?mode=ro&immutable=1"
         self._process = os.getpid()
-        size = min(self._size, _LARGEST // 2)
+        size = min(self.size, _LARGEST // 2)
         try:
             self.connection = connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
             connection.text_factory = bytes
@@ -91,18 +91,17 @@ class SqliteReader:
         except _ERRORS as error:
             raise self._explain(error) from error
 
-    def pragma(self, name: str) -> int | bytes:
-        """Return the value of a pragma."""
+    def pragma(self, name: str) -> Any:
+        """Return the value of a pragma, a number or bytes."""
         ((value,),) = self.query(f"PRAGMA {name}")
-        found: int | bytes = value
-        return found
+        return value
 
     def scan(self, table: str, *columns: str) -> Iterator[list[bytes]]:
         """Yield some columns of all rows of a table, sorted by the first, its key; no more than the file can hold.
 
         A malicious file may link its pages so that a few of them yield more, or longer, rows than any machine can read.
         """
-        last, remaining = b"", self._size
+        last, remaining = b"", self.size
         # A full scan: a look-up through a damaged index could miss a row in silence.
         query = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED"  # noqa: S608 - our own names
         for row in self.query(query):

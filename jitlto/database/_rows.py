@@ -169,7 +169,7 @@ class StoredRows:
         self._reader, self.damaged = reader, reader.damaged
         # Rows that were read, and the bytes that others may have: in a forged file, rows may share pages.
         self._known: set[tuple[str, str]] = set()
-        self._remaining = reader.identity[2]
+        self._remaining = reader.size
         self._keys: dict[str, frozenset[str]] = {}  # of tables that were read whole
         # The schema must match exactly: a file with views, triggers, virtual tables, indexes or defaults of its own is
         # rejected before a statement could use them.

@@ -42,8 +42,6 @@ class FragmentDatabase(Shared):
         self._reader = reader = SqliteReader(self.path)
         #: The absolute path, so that a later chdir has no effect.
         self.location = reader.location
-        #: Identity of the file.
-        self.identity = reader.identity
         self._shapes: dict[str, tuple[Shape, ...]] = {}  # those that were read
         try:
             self._rows = self._open_rows()
@@ -56,7 +54,7 @@ class FragmentDatabase(Shared):
     def _open_rows(self) -> StoredRows:
         if self._reader.pragma("application_id") != APPLICATION_ID:
             raise self._reader.foreign()
-        if int(self._reader.pragma("page_count")) * int(self._reader.pragma("page_size")) != self.identity[2]:
+        if self._reader.pragma("page_count") * self._reader.pragma("page_size") != self._reader.size:
             raise self._reader.damaged("its size is not the one that its header has")
         schema = self._reader.pragma("user_version")
         if schema == SCHEMA:

@@ -81,7 +81,8 @@ class Launcher(Shared):
             raise LaunchError(what, code="launch-load", where=chosen.kernel, hint=hint) from error
         #: Duration of loading, in seconds.
         self.load_seconds = time.perf_counter() - begin
-        self.handle = self.kernel.handle  # which cuda.core makes each time
+        #: The kernel's handle for any context, of the type that the driver's functions take without conversion.
+        self.handle = driver.CUfunction(int(self.kernel.handle))
         self._granted = 0
         self._launches = 0  # the plain way
 

@@ -206,7 +206,7 @@ class LaunchGraph:
             for launch in launches:
                 step = launch.step
                 parameters = write_shape(driver.CUDA_KERNEL_NODE_PARAMS(), launch.shape, step.shared_memory)
-                parameters.kern, parameters.ctx = step.launcher.handle, context
+                parameters.kern, parameters.ctx = step.launcher.kernel.handle, context
                 parameters.kernelParams = launch.address
                 nodes.append((self._add(launch, parameters, nodes[-1][0] if nodes else None), parameters))
             self._executable = _check(driver.cuGraphInstantiate(self._graph, 0))

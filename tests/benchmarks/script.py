@@ -150,11 +150,11 @@ def installed(place: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(directory), "PYTHONDONTWRITEBYTECODE": ""}
 
 
-def answer(code: str, *arguments: object, cwd: Path = ROOT, stdin: str = "", **variables: str) -> Any:
+def answer(code: str, *arguments: object, cwd: Path = ROOT, **variables: str) -> Any:
     """What Python code prints in a process of its own, which is JSON."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     environment = os.environ | variables
-    done = subprocess.run(command, cwd=cwd, env=environment, input=stdin, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, cwd=cwd, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
 
 

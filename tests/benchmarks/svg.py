@@ -26,11 +26,9 @@ class Value:
     high: float
 
     @classmethod
-    def of(cls, summary: dict[str, object], factor: float = 1.0) -> Value:
+    def of(cls, summary: dict[str, Any]) -> Value:
         """From a median and quartiles."""
-        low, high = summary["quartiles"]  # type: ignore[misc]
-        ends = sorted((factor * low, factor * high))  # type: ignore[has-type]
-        return cls(factor * summary["median"], *ends)  # type: ignore[operator]
+        return cls(summary["median"], *summary["quartiles"])
 
     @classmethod
     def faster(cls, summaries: Mapping[str, Any], ours: str, theirs: str) -> Value:

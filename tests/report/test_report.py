@@ -173,22 +173,18 @@ def test_what_nothing_provides_is_said(tmp_path: Path) -> None:
 
 
 class Read(HTMLParser):
-    """Tags, attributes and text of a page, as a browser reads them."""
+    """Tags and attributes of a page, as a browser reads them."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
         self.tags: list[str] = []
         self.attributes: list[tuple[str, str]] = []
-        self.text: list[str] = []
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += [(name, value or "") for name, value in attrs]
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
 
 
 _HOSTILE = st.one_of(
