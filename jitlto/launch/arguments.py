@@ -137,14 +137,15 @@ class Pointer:
         try:
             is_reachable = device is not None and device()[0] in _CUDA_DEVICES
             view = StridedMemoryView.from_dlpack(argument, stream_ptr=-1) if is_reachable else None
-        except Exception as error:  # such as PyTorch's of a tensor on the device "meta"
+            dtype = view.dtype if view is not None and self.dtype is not None else None
+        except Exception as error:  # such as PyTorch's of a tensor on the device "meta", or a dtype unknown to NumPy
             raise self._export_error(argument, error) from error
         if view is None:
             hint = "copy it to the device first, e.g. with cupy.asarray"
             raise argument_error(self.parameter, "host-memory", "the array is in host memory", hint)
         # DLPack counts strides in elements.
         is_contiguous = view.strides is None or _is_contiguous(view.shape, view.strides, 1)
-        return self._check(argument, view.dtype, view.ptr, view.readonly, is_contiguous, view.shape)
+        return self._check(argument, dtype, view.ptr, view.readonly, is_contiguous, view.shape)
 
     def _check_address(self, address: int) -> int:
         if not 0 <= address < 1 << 64:

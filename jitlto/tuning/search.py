@@ -19,8 +19,6 @@ _FIRST = 2  # times of each variant in the first round
 _ENOUGH = 8  # times of the last that are left
 
 Launch: TypeAlias = Callable[[], object]
-#: Makes a variant ready, and returns its launch; raises JitltoError if it cannot be used.
-Prepare: TypeAlias = Callable[[Variant], Launch]
 
 
 @dataclass
@@ -57,7 +55,7 @@ class Outcome:
 
 def search(
     variants: Sequence[Variant],
-    prepare: Prepare,
+    prepare: Callable[[Variant], Launch],
     measure: Callable[[Launch], float],
     *,
     budget: float = 60.0,
@@ -67,7 +65,7 @@ def search(
 
     Args:
         variants: What may be chosen, the default first.
-        prepare: Makes a variant ready.
+        prepare: Makes a variant ready, and returns its launch; raises JitltoError if it cannot be used.
         measure: Returns the seconds that a launch takes.
         budget: Seconds, by the clock, after which no more times are taken.
         clock: Seconds, from any origin.

@@ -22,7 +22,6 @@ TIE = 0.018
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 62))]
-Seconds = Annotated[float, Meta(gt=0, le=1e6)]
 Sizes = tuple[tuple[Name, Count], ...]
 
 
@@ -36,7 +35,7 @@ class Trial(Struct, frozen=True):
     """
 
     variant: Variant
-    seconds: Seconds
+    seconds: Annotated[float, Meta(gt=0, le=1e6)]
     count: Annotated[int, Meta(ge=1, le=1 << 40)]
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import ArgumentError, LaunchError
 from jitlto.base.types import Parameter, find_scalar
+from jitlto.launch import arguments
 from jitlto.launch.arguments import make_converter
 from tests.support.errors import raises
 
@@ -154,6 +155,14 @@ def test_what_is_no_address_is_refused(address: int) -> None:
 def test_an_array_in_host_memory_is_refused_with_what_to_do() -> None:
     for array in (np.zeros(4, np.float32), np.zeros((), np.float32), np.float32(1)):
         assert "cupy.asarray" in refused("host-memory", "float*", array)
+
+
+def test_an_array_of_a_dtype_that_numpy_has_not_is_for_pointers_to_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    numpy = pytest.importorskip("jax.numpy")
+    monkeypatch.setattr(arguments, "_CUDA_DEVICES", {1: "the host"})
+    array = numpy.zeros(4, numpy.float8_e4m3fn)
+    assert convert("void const*", array) != 0
+    refused("export", "float const*", array)
 
 
 def test_a_tensor_on_a_device_that_dlpack_has_no_name_for_is_refused() -> None:
