@@ -69,7 +69,8 @@ def test_what_is_recorded_in_one_place_is_shipped_as_a_pack_and_never_linked_aga
     assert refused.returncode == 1
     assert "NotCachedError" in refused.stderr
 
-    done = jitlto("warm", used, "--arch", "sm_90,sm_80", "--db", shipped, "-o", pack, "--json", **empty)
+    other = {"JITLTO_CACHE_DIR": str(tmp_path / "other")}
+    done = jitlto("warm", used, "--arch", "sm_90,sm_80", "--db", shipped, "-o", pack, "--json", **other)
     assert _warmed(done) == (4, 0, 0)
     assert sorted(kernel["digest"] for kernel in json.loads(done.stdout)["kernels"]) == packed_digests(pack)
 
@@ -102,7 +103,7 @@ def test_failures_are_grouped_by_cause_and_the_rest_is_linked(shipped: Path, tmp
     used.write_bytes(b"".join(lines) + _line("serach"))
     done = jitlto("warm", used, JITLTO_DATABASE_PATH=str(shipped), JITLTO_CACHE_DIR=str(tmp_path / "cache"))
     assert "5 kernels for sm_90: 2 linked, 0 already there, 3 failed" in done.stdout
-    fails(done, 1, "[plan-unknown-value]", "search has no veclen=", "'serach'")
+    fails(done, 1, "[plan-unknown-value]", "search has no veclen=", "veclen=5", "'serach'")
     again = jitlto("warm", used, "--json", JITLTO_DATABASE_PATH=str(shipped), JITLTO_CACHE_DIR=str(tmp_path / "cache"))
     assert again.returncode == 1
     assert _warmed(again) == (0, 2, 3)
