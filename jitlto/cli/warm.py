@@ -40,8 +40,8 @@ def warm(
     FILE is a recording made with JITLTO_RECORD; its plans are linked for the architectures they were used on, or for
     those given by --arch. FAMILY stands for all its kernels, or those with NAME=VALUE; NAME=A,B selects both values.
 
-    Kernels are stored in the user's cache and the shared store or, with -o, in a pack, which then holds exactly these
-    kernels. A kernel that is already there is not linked again.
+    Kernels are stored in the user's cache, and in the shared store or, with -o, in a pack, which then holds exactly
+    these kernels. A kernel that is already there is not linked again.
     """
     if settings and Path(target).is_file():
         raise click.UsageError(f"NAME=VALUE does not apply to a file: {target}")
