@@ -183,8 +183,8 @@ def link_jobs(
 ) -> WarmResult:
     """Link all jobs in parallel, each digest once, into the user's cache and the shared store, or into a pack.
 
-    Kernels that are already there are not linked again. A pack then holds exactly these kernels; with one, the store
-    is only read.
+    Kernels that are already there are not linked again. A pack then holds exactly these kernels; with one, caches are
+    only read.
 
     Args:
         jobs: What to link.
@@ -195,12 +195,12 @@ def link_jobs(
     Raises:
         JitltoError: If the cache is off or cannot be used and there is no pack, or the pack cannot be written.
     """
-    own, replaced, settings = session.default.kernel_cache, list[Pack](), config.current()
+    sources, settings = list[Pack | CacheDir](), config.current()
     if output is None:
         store: CacheDir | None = _writable_cache()
     else:
-        replaced = _replaced_pack(output)
-        store = own.store
+        own = session.default.kernel_cache.store
+        store, sources = None, [*_replaced_pack(output), *filter(None, [own])]
         if settings.store:
             settings = Config(**settings.as_dict() | {"store": f"{settings.store.partition('#')[0]}#read"})
     # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
@@ -217,7 +217,7 @@ def link_jobs(
         key = plan.link_key
 
         def link() -> LinkedKernel:
-            return find_kernel(key.digest, replaced) or plan.link(use_cache=False)
+            return find_kernel(key.digest, sources) or plan.link(use_cache=False)
 
         kernel = cache.get_or_link(key, link, plan.database.location)
         kernels[key.digest] = payload = key.encode(kernel)

@@ -69,8 +69,7 @@ def test_what_is_recorded_in_one_place_is_shipped_as_a_pack_and_never_linked_aga
     assert refused.returncode == 1
     assert "NotCachedError" in refused.stderr
 
-    other = {"JITLTO_CACHE_DIR": str(tmp_path / "other")}
-    done = jitlto("warm", used, "--arch", "sm_90,sm_80", "--db", shipped, "-o", pack, "--json", **other)
+    done = jitlto("warm", used, "--arch", "sm_90,sm_80", "--db", shipped, "-o", pack, "--json", **empty)
     assert _warmed(done) == (4, 0, 0)
     assert sorted(kernel["digest"] for kernel in json.loads(done.stdout)["kernels"]) == packed_digests(pack)
 
