@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from jitlto.base.errors import BuildError
 from jitlto.base.text import check_type
@@ -14,8 +13,6 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import FragmentKey
 from jitlto.record.headers import Source
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +40,6 @@ class Shard:
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
 
-    def share(self, items: Sequence[T]) -> list[T]:
-        """Return this job's share of items that cost about the same: every item is in exactly one."""
-        return list(items[self.number - 1 :: self.count])
-
 
 def select(requests: Sequence[CompileRequest], shard: Shard) -> list[CompileRequest]:
     """Return a shard's share of the requests of a build: some of every group, and all that one compile makes."""
@@ -54,7 +47,8 @@ def select(requests: Sequence[CompileRequest], shard: Shard) -> list[CompileRequ
         request.key: (request.key.family, request.config.key(Source(request.rendered.source.encode(), {})))
         for request in requests
     }
-    mine = set(shard.share(list(dict.fromkeys(compiles[key] for key in sorted(compiles)))))
+    distinct = list(dict.fromkeys(compiles[key] for key in sorted(compiles)))
+    mine = set(distinct[shard.number - 1 :: shard.count])  # they cost about the same
     return [request for request in requests if compiles[request.key] in mine]
 
 

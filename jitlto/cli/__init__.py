@@ -124,6 +124,8 @@ def run(arguments: Sequence[str], early: Collection[int] = ()) -> int:
         return int(ended.code or 0)
     except JitltoError as error:
         print_error(error)
+        if "--json" in arguments and arguments[0] != "expand":  # which may have begun to print its array
+            importlib.import_module("jitlto.cli.output").print_failure(error)
         return 1
 
 

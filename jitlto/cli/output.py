@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from jitlto.base import files
-from jitlto.base.errors import DatabaseError
+from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.text import pluralize
 from jitlto.build.execution.events import Observer
 from jitlto.build.findings import describe_causes
@@ -36,6 +36,12 @@ def print_result(result: object, lines: Iterable[str], *, as_json: bool) -> None
         lines = [json.dumps(msgspec.to_builtins(result, enc_hook=str), indent=2)]
     for line in lines:
         click.echo(line)
+
+
+def print_failure(error: JitltoError) -> None:
+    """Print an error as JSON, for programs that asked for a result."""
+    shown = {"code": error.code, "what": error.what, "where": error.where, "hint": error.hint}
+    print_result({"error": shown}, (), as_json=True)
 
 
 def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: bool, **more: object) -> None:

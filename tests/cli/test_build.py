@@ -17,6 +17,16 @@ def test_garbage_is_collected_again_after_a_build() -> None:
     assert gc.isenabled()
 
 
+def test_a_failure_is_json_too_where_json_was_asked_for() -> None:
+    done = jitlto("build", "no-such-family", "-o", "x.fragdb", "--json")
+    fails(done, 1, "no-such-family")
+    error = json.loads(done.stdout)["error"]
+    assert error["code"] in done.stderr
+    assert "no-such-family" in error["what"]
+    assert error["hint"]
+    assert not jitlto("build", "no-such-family", "-o", "x.fragdb").stdout
+
+
 @pytest.mark.slow
 def test_the_twin_with_line_information_is_built_beside_the_database(tmp_path: Path) -> None:
     family, database = write_family(tmp_path / "mini", MINI), tmp_path / "mini.fragdb"
