@@ -84,7 +84,7 @@ class HeaderSearch:
         # The sources of a build share includes.
         self._search, self._text = cache(self._search_all), cache(self._read_text)
         self._collect, self._visible = cache(self._collect_all), cache(self._find_visible)
-        self._held = cache(self._find_held)
+        self._held, self._beside = cache(self._find_held), cache(self._find_beside)
 
     def find(self, name: str) -> bytes | None:
         """Return the content of the header ``name``, None if no root has it."""
@@ -184,7 +184,7 @@ class HeaderSearch:
                 what = f"an absolute path, {include.name}, names a header"
                 hint = "give the header's directory under include, and its name relative to it"
                 self._fail(place, what, "absolute", hint, content, include.start)
-        found = tuple((include, self._meant(place, include)) for include in includes)
+        found = tuple((include, to) for include in includes for to in self._all_meant(place, include))
         is_open = any(each.code == "unknown" and not each.is_asked for each in unclear)
         if self._as_written:
             return _Text(found, is_open, content)
@@ -193,6 +193,21 @@ class HeaderSearch:
         is_deep = place is not None and "/" in place.path
         changed = [(each, name) for each, name in called if name != each.name or (each.quoted and is_deep)]
         return _Text(found, is_open, rewrite(content, changed) if changed else content)
+
+    def _all_meant(self, place: _Place | None, include: Include) -> Sequence[_Place | None]:
+        """Find a header, or the headers of a toolkit in all directories that a macro may name."""
+        if place is None or self._is_own(place) or not include.name.startswith("*/"):
+            return [self._meant(place, include)]
+        return [
+            each
+            for each in self._beside(place.root, place.path.partition("/")[0])
+            if each.path.endswith(include.name[1:])
+        ]
+
+    def _find_beside(self, root: int, directory: str) -> list[_Place]:
+        """Return all headers below a directory of a root."""
+        below = Path(self._roots[root], directory).rglob("*.h")
+        return sorted(_Place(root, str(path.relative_to(self._roots[root]))) for path in below)
 
     def _meant(self, place: _Place | None, include: Include) -> _Place | None:
         """Find a header as GCC does: beside the text that names it if in quotes, then in the roots in order."""

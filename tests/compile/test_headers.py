@@ -122,6 +122,20 @@ def test_a_header_that_a_macro_names_is_refused(tmp_path: Path, include: str) ->
     assert refused(tmp_path, "#include <l.h>\n", {"a/l.h": f"#include {include}\n"}, "unknown").where == "l.h:1"
 
 
+def test_a_header_in_a_directory_that_a_macro_of_the_toolkit_names_is_given(tmp_path: Path) -> None:
+    for path, text in {
+        "part/a.h": "#define DIR part/one\n#define FILE <DIR/b.h>\n#include FILE\n",
+        "part/one/b.h": "#define ONE\n",
+        "part/two/b.h": "#define TWO\n",
+        "part/two/c.h": "",
+        "other/b.h": "",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    source = HeaderSearch((), system=[tmp_path], strict=True).closure(b"#include <part/a.h>\n")
+    assert set(source.headers) == {"part/a.h", "part/one/b.h", "part/two/b.h"}
+
+
 def test_a_header_that_macros_of_the_toolkit_name_is_given_to_a_source_that_names_it(tmp_path: Path) -> None:
     (own, system) = Tree(("a", "b"), {"b/t.h": "#define K <u.h>\n#include K\n", "b/u.h": ""}, "").write(tmp_path)
     search = HeaderSearch([own], system=[system], strict=True)

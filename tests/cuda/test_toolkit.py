@@ -31,10 +31,11 @@ __device__ float f(float x) {
         ("mma.h", _WMMA),
         ("cuda/std/cstdint", "__device__ cuda::std::int64_t f(cuda::std::int64_t x) { return -x; }"),
         ("cooperative_groups.h", "__device__ void f() { cooperative_groups::this_thread_block().sync(); }"),
+        ("cub/block/block_reduce.cuh", "__device__ float f(float x) { return cub::BlockReduce<float, 32>().Sum(x); }"),
     ],
 )
 def test_the_headers_of_device_code_compile_without_a_cuda_toolkit(header: str, code: str) -> None:
-    search = HeaderSearch(toolkit.header_roots())
+    search = HeaderSearch((), system=toolkit.header_roots())
     compiled = nvrtc.compile_source(
         search.closure(f"#include <{header}>\n{code}".encode()), [Architecture(80)], ["--std=c++17"]
     )
