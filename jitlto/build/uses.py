@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping
 
 from jitlto.base.errors import FamilyError
 from jitlto.compile.declarations import find_conflicts, line_of, macro_definitions, macros, words
-from jitlto.compile.includes import all_directives
+from jitlto.compile.includes import all_directives, scan
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.options import macro_values, option_macros
 
-_INCLUDE = re.compile(r"^\s*#\s*include\s*[<\"]([^>\"\n]+)", re.M)
 # What keeps a header from being read twice.
 _ONCE = re.compile(rb"^\s*#\s*(?:pragma\s+once|ifndef\s+(\w+)\s+#\s*define\s+\1)\b", re.M)
 
@@ -36,7 +35,7 @@ def _find_differences(
 ) -> Iterator[tuple[str, str]]:
     """Yield headers and macros that are not the same for a family as for one that it uses, and specialisations."""
     headers = dict(family.headers)
-    included = {each: name for name, text in used.headers for each in _INCLUDE.findall(text)}
+    included = {each.name: name for name, text in used.headers for each in scan(_encode(text))[0]}
     for header in sorted((included.keys() & headers.keys()).difference(dict(used.headers))):
         what = f"{included[header]} of {used.name} includes {header}, which {family.name}, its user, has a header for"
         yield what, f"give {header} another name in {family.name}"
