@@ -40,9 +40,14 @@ class Compiler(Toolchain):
     ) -> Made:
         """Run NVRTC for each architecture and kind."""
         nvrtc.check_no_nul(job.source)
-        wanted = [kind for kind, is_wanted in (("ltoir", ltoir), ("ptx", ptx)) if is_wanted]
-        steps = [Step.from_options(kind, each, job.options) for kind in wanted for each in architectures]
-        following = [step for step in steps if step.kind == "ptx"]
-        made = [(step, self._snapshots.run(job.source, step, job.sharers, following)) for step in steps]
-        images = {kind: {s.architecture: o.data for s, o in made if s.kind == kind} for kind in ("ltoir", "ptx")}
-        return Made(made[0][1].log, images["ltoir"], images["ptx"])
+        kinds = [kind for kind, is_wanted in (("ltoir", ltoir), ("ptx", ptx)) if is_wanted]
+        following = [Step.from_options("ptx", each, job.options) for each in architectures if ptx]
+        data: dict[str, dict[Architecture, bytes]] = {"ltoir": {}, "ptx": {}}
+        logs: list[str] = []
+        for kind in kinds:
+            for each in architectures:
+                step = Step.from_options(kind, each, job.options)
+                output = self._snapshots.run(job.source, step, job.sharers, following)
+                data[kind][each] = output.data
+                logs.append(output.log)
+        return Made(logs[0], data["ltoir"], data["ptx"])

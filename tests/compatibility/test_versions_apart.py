@@ -95,19 +95,6 @@ except VersionError as error:
     assert said.partition("LOG")[2].strip()
 
 
-def test_a_users_source_is_refused_like_a_fragment(older: tuple[Version, str], mini_path: Path) -> None:
-    code = """
-text = "template <> __device__ float mini::op<float>(float a) { return a; }"
-try:
-    family.planner(data_type="float").add_source(text).plan(arch="sm_90").link()
-except VersionError as error:
-    print(error)
-"""
-    said = run(older, mini_path, code)
-    assert f"CUDA {toolkit.nvrtc_version()}" in said
-    assert f"nvJitLink {older[0]} cannot link" in said
-
-
 @pytest.fixture(scope="module")
 def of_older_nvrtc(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
     """A family that an older NVRTC compiled; its callers supply ``op``."""
@@ -132,3 +119,19 @@ def test_what_a_caller_defines_differently_is_one_across_releases_too(of_older_n
     planner = of_older_nvrtc.planner().add_source(HELPERS.replace("max(", "min(") + OP)
     with raises(LinkError, "link-conflicting-definitions", "most(int)", "older/kern[]", "user.cu"):
         planner.plan().link("sm_90")
+
+
+@pytest.mark.slow
+def test_a_callers_newer_source_is_refused_beside_older_fragments(
+    older: tuple[Version, str], mini_path: Path, of_older_nvrtc: KernelFamily
+) -> None:
+    code = f"""
+planner = jitlto.load("older", {str(of_older_nvrtc.database.path)!r}).planner()
+try:
+    planner.add_source({HELPERS + OP!r}).plan(arch="sm_90").link()
+except VersionError as error:
+    print(error.code, error)
+"""
+    said = run(older, mini_path, code)
+    assert said.startswith("link-version-newer")
+    assert f"newer toolkit than nvJitLink {older[0]}" in said
