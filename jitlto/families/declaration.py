@@ -207,7 +207,7 @@ def load_family(path: Path) -> FamilyDeclaration:
     Raises:
         FamilyError: If the file cannot be read, is not TOML or has an invalid declaration, in file and table ``where``.
     """
-    return _read(Path(path), (os.path.realpath(path),), {})
+    return _read(Path(path), (), {})
 
 
 def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
@@ -215,10 +215,11 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
 
     Args:
         path: The file.
-        users: The real paths of the files that led to it, and its own.
+        users: The real paths of the files that led to it.
         loaded: What has been read, by real path; added to.
     """
     document = read_toml(path, FamilyError)
+    users = (*users, os.path.realpath(path))
     document.check_keys(["family", "entrypoint", "device", "link", "use"])
     table = document.table("family")
     family = table.decode(_FamilyTable)
@@ -292,7 +293,7 @@ def _uses(
         if place in users:
             raise table.error(f"{path} uses this family", "move what both use into a third", case="use")
         if place not in loaded:
-            loaded[place] = _read(path, (*users, place), loaded)
+            loaded[place] = _read(path, users, loaded)
         family = loaded[place]
         if family.name != used:
             hint = f"write {family.name} = {given!r}"

@@ -115,7 +115,7 @@ def stand_in() -> None:
     replaced: Any = cuda.core
     replaced.Device, replaced.ObjectCode = Device, ObjectCode
     bindings: Any = driver
-    bindings.cuCtxGetCurrent = lambda: (0, 1)
+    bindings.cuCtxGetDevice = lambda: (0, 0)
     bindings.cuThreadExchangeStreamCaptureMode = lambda mode: (driver.CUresult.CUDA_SUCCESS, mode)
 
 
