@@ -75,7 +75,7 @@ class Pointer:
 
     def convert(self, argument: Any) -> bytes:
         """Return the bytes of the address."""
-        if hasattr(argument, "is_conj") and argument.is_cuda:
+        if hasattr(argument, "is_conj") and getattr(argument, "is_cuda", False):
             return self._read_tensor(argument).to_bytes(8, "little")
         try:
             shown = argument.__cuda_array_interface__

@@ -119,7 +119,9 @@ def remembered(
                 if len(answers.known) >= _MOST_ANSWERS:
                     answers.clear()
                 answers.known[key] = answer
-            if core is not None and number == 0 and spelled is values:
+            # The core compares names as objects: of those that a program makes anew it would keep each.
+            is_known = all(sys.intern(name) is name for name in names)
+            if core is not None and number == 0 and spelled is values and is_known:
                 answers.show(core, values, names, answer)
             return answer
 

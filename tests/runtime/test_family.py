@@ -176,6 +176,14 @@ def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest
     return mini
 
 
+def test_requests_by_names_that_are_made_anew_fill_no_table(by_name: KernelFamily) -> None:
+    by_name.launcher(bias="float", data_type="float")
+    known = list(by_name._quick)
+    for _ in known:
+        by_name.launcher(**{"".join(["bi", "as"]): "float", "_".join(["data", "type"]): "float"})
+    assert list(by_name._quick) == known
+
+
 @pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(requests=st.lists(st.tuples(st.sampled_from(VALUES), st.sampled_from(VALUES)), min_size=2, max_size=8))
