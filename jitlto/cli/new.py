@@ -21,7 +21,7 @@ from jitlto.packaging.scaffold import derive_import_name, write_package
 @click.option("-o", "--output", type=PATH, help="The project's directory [default: NAME].")
 @click.option(
     "--cuda", type=click.Choice(["12", "13"]),
-    help="The CUDA major to compile wheels with [default: that of the installed compiler, or 12].",
+    help="The CUDA major to compile wheels with [default: that of the installed cuda-bindings, or 12].",
 )  # fmt: skip
 @click.option("--family", type=PATH, help="The directory of a family to copy in place of the sample.")
 @click.option("--torch", is_flag=True, help="Add operators of PyTorch, with a test.")

@@ -51,7 +51,7 @@ def _check(path: Path) -> None:
     except OSError as error:
         what, hint = f"cannot be read: {error.strerror or error}", "check the path"
         raise JitltoError(what, code="jitlto-unreadable-file", where=str(path), hint=hint) from error
-    if is_database or path.suffix == _PACK:
+    if is_database or path.suffix in (files.SUFFIX, _PACK):  # what is called a database has to be one
         list(verified(path, set()))
 
 

@@ -132,9 +132,11 @@ def _is_inside(name: str) -> bool:
 
 
 def _bytes_of(path: Path) -> bytes:
-    """Return the content of a manifest or a signature, whose end lacks if it is too large to be one."""
     with _opened(path) as file:
-        return file.read(_LARGEST)
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:  # a part of it would be read as the whole
+        raise _error("manifest-unreadable", "exceeds 16 MiB", path, "check the path, or list fewer files")
+    return content
 
 
 @contextmanager

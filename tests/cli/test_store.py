@@ -28,6 +28,13 @@ def test_a_store_is_shown_and_pruned(database: Path, store_url: str, tmp_path: P
     succeeds("pull", address, "-o", tmp_path / "copy.fragdb")
 
 
+def test_a_database_is_verified_before_it_is_pushed(database: Path, store_url: str, tmp_path: Path) -> None:
+    for name, content in (("cut", database.read_bytes()[:2000]), ("foreign", b"no database"), ("empty", b"")):
+        (tmp_path / f"{name}.fragdb").write_bytes(content)
+        fails(jitlto("push", tmp_path / f"{name}.fragdb", store_url), 1, f"{name}.fragdb", "[database-")
+    assert json.loads(succeeds("store", "info", store_url, "--json"))["objects"] == 0
+
+
 def test_usage_errors_come_before_any_request() -> None:
     url = "s3://bucket"
     fails(jitlto("store", "prune", url), 2, "--older-than")

@@ -171,9 +171,13 @@ def test_an_invalid_manifest_is_rejected_with_its_line(release: Path, text: str,
 def test_a_manifest_is_a_file_of_sensible_size(release: Path, tmp_path: Path) -> None:
     (tmp_path / "large").touch()
     os.truncate(tmp_path / "large", 1 << 40)
+    lines = (f"{ZERO}  {number:061}\n" for number in range((16 << 20) // 128 + 1))  # cut off between two of them
+    (tmp_path / "long").write_text("".join(lines))
     os.mkfifo(tmp_path / "fifo")
-    for name, code in (("large", "invalid"), ("fifo", "invalid"), ("none", "unreadable"), (".", "unreadable")):
+    for name, code in (("fifo", "invalid"), ("none", "unreadable"), (".", "unreadable")):
         refused(code, "verify", "--manifest", tmp_path / name)
+    for name in ("large", "long"):
+        assert "exceeds 16 MiB" in refused("unreadable", "verify", "--manifest", tmp_path / name)
     (tmp_path / "bytes").write_bytes(b"0" * 64 + b"  \xff.fragdb")
     refused("invalid", "verify", "--manifest", tmp_path / "bytes")
 
