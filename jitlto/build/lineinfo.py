@@ -71,7 +71,9 @@ def _write(request: CompileRequest, directory: Path) -> None:
     source = request.closure
     texts = {f"{request.key.group}/{program_name(source)}": source.text}
     for name in sorted(source.headers.keys() & request.own_closure.headers.keys()):
-        texts[posixpath.normpath(f"/{split_name(name)[1]}")[1:]] = source.headers[name]
+        text, plain = source.headers[name], split_name(name)[1]
+        is_found = request.config.own.find(plain) == text  # otherwise another header has the plain name
+        texts[posixpath.normpath(f"/{plain if is_found else name}")[1:]] = text
     for path, text in texts.items():
         if not (target := directory / path).exists():
             target.parent.mkdir(parents=True, exist_ok=True)

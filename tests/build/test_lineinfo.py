@@ -96,3 +96,21 @@ def test_every_header_has_a_file_in_the_twin(tmp_path: Path, name: str) -> None:
     path = build([family], tmp_path / "mini.fragdb", jobs=1).path
     sources = build_twin([family], path, jobs=1) / SOURCES
     assert "EXPR" in (sources / "mini" / name.removeprefix("../")).read_text()
+
+
+def test_headers_of_one_name_in_two_directories_are_both_in_a_twin(tmp_path: Path) -> None:
+    files = {
+        "family.toml": '[family]\nname = "two"\ninclude = ["one", "two"]\n'
+        '[entrypoint.k]\nmatrix = "m.json"\ntemplate = "k.cu"\nkey = ["n"]\n',
+        "m.json": '{"n": ["1"]}',
+        "k.cu": '#include "x.cuh"\n#include "sub/y.cuh"\n__global__ void k(int* o) { *o = first + second + {{n}}; }\n',
+        "one/x.cuh": "#define first 1\n",
+        "two/x.cuh": "#define second 2\n",
+        "two/sub/y.cuh": '#include "../x.cuh"\n',
+    }
+    path = tmp_path / "two.fragdb"
+    families = [load_family(write_family(tmp_path / "two", files))]
+    build(families, path, jobs=1)
+    sources = build_twin(families, path, jobs=1) / SOURCES / "two"
+    assert (sources / "x.cuh").read_text() == files["one/x.cuh"]
+    assert (sources / "+1" / "x.cuh").read_text() == files["two/x.cuh"]

@@ -251,3 +251,14 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"# caf\xe9\n")
     with raises(FamilyError, "family-unreadable", hint="save the file as UTF-8"):
         declaration.load_family(tmp_path / "latin.toml")
+
+
+def test_a_very_long_chain_of_used_families_is_one_clear_error(tmp_path: Path) -> None:
+    for number in range(1200):
+        (tmp_path / str(number)).mkdir()
+        text = f'[family]\nname = "f{number}"\n[device.d{number}]\ninterface = "d.cuh"\n'
+        text += f'[use]\nf{number + 1} = "../{number + 1}"\n' if number < 1199 else ""
+        (tmp_path / str(number) / "family.toml").write_text(text)
+    with raises(FamilyError, "family-use", "chain", hint="fewer"):
+        declaration.load_family(tmp_path / "0" / "family.toml")
+    assert declaration.load_family(tmp_path / "1150" / "family.toml").name == "f1150"

@@ -16,7 +16,7 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.compile.compiler import Toolchain
 from jitlto.compile.headers import HeaderSearch
 from jitlto.record.fragment import ImageKind
-from jitlto.record.headers import Source
+from jitlto.record.headers import Source, interfaces_first
 
 #: Increment when the same inputs may give a different compiled source or be refused, or when the format of entries
 #: changes.
@@ -57,7 +57,9 @@ class CompileConfig:
     @cached_property
     def _how(self) -> list[object]:
         architectures = [*map(str, self.architectures)], [*map(str, self.candidates)], str(self.linker)
-        return [REVISION, self.options, architectures, self.images, self.toolchain.identity]
+        # By these a source was judged before it was compiled, and its text does not tell them.
+        interfaces = sorted(self.own_closure(interfaces_first(self.interfaces)).headers)
+        return [REVISION, self.options, architectures, self.images, self.toolchain.identity, interfaces]
 
     def key(self, source: Source, what: str = "") -> str:
         """SHA-256 of a source with its headers, of how it is compiled, and of what is asked of it."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import CompileError, JitltoError
+from jitlto.base.errors import BuildError, CompileError, JitltoError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import BuildReport, build
@@ -249,3 +249,20 @@ def test_the_toolkits_headers_are_dependencies_too(tmp_path: Path, cache: Cache,
         assert (
             build([declaration.load_family(path)], tmp_path / "c.fragdb", cache=cache, executor=workers).compiled == 6
         )
+
+
+def test_the_cache_passes_no_source_that_its_interfaces_refuse(make: Make) -> None:
+    toml = '[family]\nname = "f"\n[entrypoint.k]\nmatrix = "m.json"\ntemplate = "k.cu"\nkey = ["n"]\n'
+    toml += '[device.d]\nmatrix = "m.json"\ntemplate = "d.cu"\nkey = ["n"]\ninterface = '
+    include, files = (
+        '#include "d.cuh"\n#line 1\n',
+        {
+            "m.json": '{"n": ["1"]}',
+            "d.cuh": "#ifdef WIDE\ntypedef double T;\n#else\ntypedef float T;\n#endif\n__device__ T f();\n",
+        },
+    )
+    kernel = "#define WIDE\n__global__ void k(float* out) { *out = f() + {{n}}; }\n"
+    device = "__device__ T f() { return {{n}}; }\n"
+    make(files | {"family.toml": f"{toml}false\n", "k.cu": include + kernel, "d.cu": include + device})
+    with raises(BuildError, "build-interface-macro"):  # the same texts, which are behind an interface now
+        make(files | {"family.toml": f'{toml}"d.cuh"\n', "k.cu": kernel, "d.cu": device})
