@@ -120,7 +120,7 @@ def remembered(
                     answers.clear()
                 answers.known[key] = answer
             # The core compares names as objects: of those that a program makes anew it would keep each.
-            is_known = all(sys.intern(name) is name for name in names)
+            is_known = all(type(name) is str and sys.intern(name) is name for name in names)
             if core is not None and number == 0 and spelled is values and is_known:
                 answers.show(core, values, names, answer)
             return answer

@@ -184,6 +184,13 @@ def test_requests_by_names_that_are_made_anew_fill_no_table(by_name: KernelFamil
     assert list(by_name._quick) == known
 
 
+def test_names_of_subclasses_of_str_are_names(by_name: KernelFamily) -> None:
+    names = np.array(["bias", "data_type"])
+    values = dict.fromkeys(names, "float")
+    assert {type(name) for name in values} == {np.str_}
+    assert by_name.launcher(**values) == by_name.launcher(bias="float", data_type="float")
+
+
 @pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(requests=st.lists(st.tuples(st.sampled_from(VALUES), st.sampled_from(VALUES)), min_size=2, max_size=8))
