@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,8 @@ class _Environment(SandboxedEnvironment):
         del self.filters["random"], self.globals["lipsum"]
         self.filters |= {"int": _strict(do_int, "an integer"), "float": _strict(do_float, "a number")}
         del self.tests["true"], self.tests["false"]  # no text is
+        for name in self.tests.keys() - {"defined", "undefined"}:
+            self.tests[name] = _of_defined(self.tests[name])
 
 
 def _printable(value: Any) -> Any:
@@ -213,3 +216,16 @@ def _strict(convert: Callable[..., Any], what: str) -> Callable[..., Any]:
         return result
 
     return filter_
+
+
+def _of_defined(test: Any) -> Callable[..., Any]:
+    """Make a test refuse an undefined name, which for Jinja ``is not none``."""
+
+    @wraps(test)  # which copies Jinja's mark of a first argument too
+    def checked(*args: Any, **named: Any) -> Any:
+        for value in args:
+            if isinstance(value, jinja2.Undefined):
+                str(value)  # raises
+        return test(*args, **named)
+
+    return checked

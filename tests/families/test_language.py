@@ -93,8 +93,9 @@ def test_no_text_is_ever_found_equal_or_unequal_to_a_number(text: str, number: f
 
 @pytest.mark.parametrize(
     "expression",
-    ["nosuch is eq '8'", "nosuch is even",
-     "veclen is in [nosuch]", "veclen.nosuch == '8'", "[veclen]|select('eq', nosuch)|list",
+    ["nosuch is none", "nosuch is string", "nosuch is eq '8'", "nosuch is sameas 1", "nosuch is even",
+     "veclen is in [nosuch]", "veclen.nosuch is none", "nosuch is not number", "veclen.nosuch == '8'",
+     "[veclen]|select('eq', nosuch)|list",
      "nosuch == '8'", "not nosuch"],
 )  # fmt: skip
 def test_an_undefined_name_is_no_answer_to_a_question(expression: str) -> None:
