@@ -173,8 +173,10 @@ def is_cupy(kind: type) -> bool:
 @cache
 def _dtype_name(dtype: Any) -> str:
     """Return the name of a dtype of NumPy or PyTorch, or of one that an interface shows."""
-    name = str(np.dtype(dtype)) if isinstance(dtype, str) and dtype != "bfloat16" else str(dtype).rpartition(".")[2]
-    return "bfloat16" if name == "|V2" else name  # a 2-byte type that NumPy does not know
+    if isinstance(dtype, str):
+        # An interface shows a 2-byte number that NumPy does not know as "<V2", and a structure of 2 bytes as "|V2".
+        return "bfloat16" if dtype in ("<V2", "bfloat16") else str(np.dtype(dtype))
+    return str(dtype).rpartition(".")[2]
 
 
 def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], expected: int) -> bool:
