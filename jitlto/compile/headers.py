@@ -198,11 +198,8 @@ class HeaderSearch:
         """Find a header, or the headers of a toolkit in all directories that a macro may name."""
         if place is None or self._is_own(place) or not include.name.startswith("*/"):
             return [self._meant(place, include)]
-        return [
-            each
-            for each in self._beside(place.root, place.path.partition("/")[0])
-            if each.path.endswith(include.name[1:])
-        ]
+        every = self._beside(place.root, place.path.partition("/")[0])
+        return [each for each in every if each.path.endswith(include.name[1:])]
 
     def _find_beside(self, root: int, directory: str) -> list[_Place]:
         """Return all headers below a directory of a root."""

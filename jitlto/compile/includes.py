@@ -40,7 +40,7 @@ _MAY_ASK = re.compile(rb'[Nn][Cc][Ll][Uu][Dd][Ee]|[>"]')  # only in these a name
 _SPLICE = re.compile(rb"\\[ \t\f\v]*+\r?\n")
 _DIRECTIVE = re.compile(r"^[ \t\f\v]*(?:#|%:)[ \t\v]*(\w+)[ \t]*([^\n]*)", re.M)
 # What a toolkit's macro names, in a directory that another macro names, as in Thrust up to CUDA 13.0.
-_IN_SOME_DIRECTORY = re.compile(rb"[ \t]\w++[ \t]++<\w++(/[^>\r\n]++)>")
+_IN_SOME_DIRECTORY = re.compile(rb"#[ \t]*+define[ \t]++\w++[ \t]++<\w++(/[^>\r\n]+?\.h)>")
 _NVCC = 'compile the family with toolchain = "nvcc"'
 # What NVRTC reads otherwise than nvcc, or not at all: what is said of it, and the remedy.
 _ODD = (
@@ -96,12 +96,8 @@ def scan_quickly(text: bytes) -> list[Include]:
 
     What is in a directory that a macro names has ``*`` for that directory.
     """
-    includes = _read(text, _LINE)[0]
-    if b".h>" in text:
-        defines = (match[2] for match in _LINE.finditer(text) if match[1] == b"define" and b".h>" in match[2])
-        ends = (end[1].decode() for each in defines if (end := _IN_SOME_DIRECTORY.match(each)))
-        includes += [Include(0, 0, False, f"*{end}") for end in ends]
-    return includes
+    ends = map(bytes.decode, _IN_SOME_DIRECTORY.findall(text))
+    return [*_read(text, _LINE)[0], *(Include(0, 0, False, f"*{end}") for end in ends)]
 
 
 def all_directives(text: bytes) -> Iterator[tuple[str, str]]:
