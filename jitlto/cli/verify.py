@@ -1,6 +1,6 @@
 """``jitlto verify``: whether databases and packs are what was made."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -41,15 +41,25 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
         raise click.UsageError("--signers needs --manifest")
     if manifest is not None:
         databases = _check_manifest(databases, manifest, signers)
-    read, damaged = set[Path](), False
-    for path in databases:
+    read = set[Path]()
+
+    def check(path: Path) -> None:
+        for intact in verified(path, read, is_path=manifest is not None):
+            click.echo(intact)
+
+    _check_all(databases, check)
+
+
+def _check_all(paths: Iterable[Path], check: Callable[[Path], object]) -> None:
+    """Check files, and print what is wrong with each; end with status 1 if anything is."""
+    failed = False
+    for path in paths:
         try:
-            for intact in verified(path, read, is_path=manifest is not None):
-                click.echo(intact)
+            check(path)
         except JitltoError as error:
             print_error(error)
-            damaged = True
-    if damaged:
+            failed = True
+    if failed:
         raise SystemExit(1)
 
 
@@ -75,14 +85,7 @@ def _check_manifest(databases: tuple[Path, ...], path: Path, signers: Path | Non
         click.echo(f"{path}: signed by {manifests.check_signature(manifest, signers)}")
     elif manifests.signature_of(path).exists():
         click.echo(f"{path}: signature not checked: give --signers", err=True)
-    checked, wrong = manifest.covered(databases), False
-    for file in checked:
-        try:
-            manifest.check(file)
-        except JitltoError as error:
-            print_error(error)
-            wrong = True
-    if wrong:
-        raise SystemExit(1)
+    checked = manifest.covered(databases)
+    _check_all(checked, manifest.check)
     click.echo(f"{path}: {pluralize(len(checked), 'file')} {'matches' if len(checked) == 1 else 'match'}")
     return databases or tuple(file for file in checked if file.suffix == files.SUFFIX)

@@ -93,9 +93,8 @@ def schema(operator: Operator, overload: str = "") -> str:
         text = f"{_type(number, argument, overload)} {argument.name}"
         texts.append(text if overload or argument.default is REQUIRED else f"{text}={_default(argument)}")
     results = ", ".join("Tensor" for _ in operator.outputs)
-    return (
-        f"{operator.name}{overload}({', '.join(texts)}) -> {results if len(operator.outputs) == 1 else f'({results})'}"
-    )
+    results = results if len(operator.outputs) == 1 else f"({results})"
+    return f"{operator.name}{overload}({', '.join(texts)}) -> {results}"
 
 
 def _type(number: int, argument: Argument, overload: str) -> str:
