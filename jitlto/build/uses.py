@@ -37,7 +37,7 @@ def _find_differences(
     headers = dict(family.headers)
     included = {each.name: name for name, text in used.headers for each in scan(_encode(text))[0]}
     for header in sorted((included.keys() & headers.keys()).difference(dict(used.headers))):
-        what = f"{included[header]} of {used.name} includes {header}, which {family.name}, its user, has a header for"
+        what = f"{included[header]} of {used.name} includes or asks for {header}, a header of its user {family.name}"
         yield what, f"give {header} another name in {family.name}"
     for header, text in used.headers:
         if (found := headers.get(header)) != text:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.errors import BuildError, PlanError
+from jitlto.base.errors import BuildError, FamilyError, PlanError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import build
 from jitlto.cuda import toolkit
@@ -157,31 +157,36 @@ def _two(directory: Path, interface: str, user: str = "", used: str = "", **head
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("interface", "user", "used", "headers"),
+    ("interface", "user", "used"),
     [
-        (ARCHS["parentheses"], "", 'archs = ["75", "90"]', {}),
-        (f"#ifdef __CUDACC_RTC_MINIMAL__\n{CHOICE}", 'options = ["--minimal"]', "", {}),
-        (f'#if __has_include("extra.cuh")\n{CHOICE}', "", "", {"extra.cuh": "// mine\n"}),
-        pytest.param(f"#ifdef __CUDACC_RTC__\n{CHOICE}", 'toolchain = "nvcc"', "", {}, marks=needs_nvcc),
-        pytest.param(f"#ifdef __x86_64__\n{CHOICE}", 'toolchain = "nvcc"', "", {}, marks=needs_nvcc),
-        pytest.param(f"#ifdef INT_MAX\n{CHOICE}", 'toolchain = "nvcc"', "", {}, marks=needs_nvcc),
+        (ARCHS["parentheses"], "", 'archs = ["75", "90"]'),
+        (f"#ifdef __CUDACC_RTC_MINIMAL__\n{CHOICE}", 'options = ["--minimal"]', ""),
+        pytest.param(f"#ifdef __CUDACC_RTC__\n{CHOICE}", 'toolchain = "nvcc"', "", marks=needs_nvcc),
+        pytest.param(f"#ifdef __x86_64__\n{CHOICE}", 'toolchain = "nvcc"', "", marks=needs_nvcc),
+        pytest.param(f"#ifdef INT_MAX\n{CHOICE}", 'toolchain = "nvcc"', "", marks=needs_nvcc),
         pytest.param(
             f"#if WIDE > 1\n{CHOICE}",
             'toolchain = "nvcc"\noptions = ["-Xcompiler=-O2,-DWIDE=2"]',
             'toolchain = "nvcc"\noptions = ["-Xcompiler=-O2,-DWIDE=1"]',
-            {},
             marks=needs_nvcc,
         ),
     ],
 )
 def test_families_that_use_each_other_are_compared(
-    interface: str, user: str, used: str, headers: dict[str, str], tmp_path: Path, cache: Cache
+    interface: str, user: str, used: str, tmp_path: Path, cache: Cache
 ) -> None:
-    def link(name: str, interface: str, **more: str) -> None:
-        loaded = [load_family(path) for path in _two(tmp_path / name, interface, user, used, **more)]
+    def link(name: str, interface: str) -> None:
+        loaded = [load_family(path) for path in _two(tmp_path / name, interface, user, used)]
         path = build(loaded, tmp_path / f"{name}.fragdb", jobs=1, cache=cache).path
         _link(path, "user")
 
     with raises(BuildError, "build-interface-architecture", "f.cuh", "used/f", "user/kern"):
-        link("wrong", interface, **headers)
-    link("right", STRUCTURE("", "float a;"), **headers)
+        link("wrong", interface)
+    link("right", STRUCTURE("", "float a;"))
+
+
+def test_a_header_that_an_interface_asks_for_is_not_its_users(tmp_path: Path) -> None:
+    interface = f'#if __has_include("extra.cuh")\n{CHOICE}'
+    loaded = [load_family(path) for path in _two(tmp_path, interface, **{"extra.cuh": "// mine\n"})]
+    with raises(FamilyError, "family-use", "f.cuh", "extra.cuh"):
+        build(loaded, tmp_path / "a.fragdb", jobs=1)
