@@ -241,6 +241,7 @@ def s3() -> Iterator[Server]:
 def store_url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of an empty store: a directory, and a bucket of a server."""
     if request.param == "file":
+        (tmp_path / "store").mkdir()
         return (tmp_path / "store").as_uri()
     server: Server = request.getfixturevalue("s3")
     for name, value in server.variables.items():
