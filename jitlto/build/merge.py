@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from jitlto.base.errors import BuildError
 from jitlto.base.text import describe_differences, pluralize
@@ -110,10 +109,8 @@ def _conflict(what: str, one: Path, other: Path) -> BuildError:
 
 # --- parts of one build
 
-_Parts: TypeAlias = Sequence[tuple[FragmentDatabase, PartRecord]]
 
-
-def _join(parts: _Parts, advice: list[str]) -> Iterator[_Family]:
+def _join(parts: Sequence[tuple[FragmentDatabase, PartRecord]], advice: list[str]) -> Iterator[_Family]:
     """Join the parts of a build: yield its families, and add to the advice what is allowed and was found."""
     first, whole = parts[0]
     holders: dict[FragmentKey, tuple[Fragment, Path]] = {}
