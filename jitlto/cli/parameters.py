@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import click
 
 from jitlto.base import config
-from jitlto.base.errors import JitltoError
+from jitlto.base.errors import JitltoError, ToolchainError
 from jitlto.base.files import check_path
 from jitlto.base.versions import Architecture
 from jitlto.cuda import nvjitlink
-from jitlto.cuda.compatibility import can_link_for, linkable_architectures
+from jitlto.cuda.compatibility import check_target
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,12 +53,11 @@ def parse_target(text: str) -> Architecture:
     """
     try:
         target = Architecture.parse(text)
+        check_target(target, nvjitlink.version())
+    except ToolchainError:
+        raise
     except JitltoError as error:
         raise click.BadParameter(f"{error.what}; {error.hint}") from error
-    linker = nvjitlink.version()
-    if not can_link_for(linker, target):
-        known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
-        raise click.BadParameter(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}")
     return target
 
 
