@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from jitlto.base import config
-from jitlto.base.errors import JitltoError, ToolchainError
+from jitlto.base.errors import JitltoError
 from jitlto.base.files import check_path
 from jitlto.base.versions import Architecture
 from jitlto.cuda import nvjitlink
@@ -51,11 +51,10 @@ def parse_target(text: str) -> Architecture:
         click.BadParameter: If it is invalid or not acceptable.
         ToolchainError: If nvJitLink is not installed.
     """
+    linker = nvjitlink.version()
     try:
         target = Architecture.parse(text)
-        check_target(target, nvjitlink.version())
-    except ToolchainError:
-        raise
+        check_target(target, linker)
     except JitltoError as error:
         raise click.BadParameter(f"{error.what}; {error.hint}") from error
     return target
