@@ -55,7 +55,7 @@ class InterfaceCompiler:
         key = config.key(source, f"{_KIND} {_REVISION}")
         if key not in self._asked:
             tool = config.toolchain
-            job = CompileJob(tool.name, tool.identity, source, config.architectures, config.options, ())
+            job = CompileJob(tool.name, tool.identify(()), source, config.architectures, config.options, ())
             self._asked[key] = functools.cache(self._start(key, job))
         return self._asked[key]
 

@@ -146,7 +146,7 @@ def build(
 
 
 def _part(shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: list[str]) -> PartRecord:
-    toolchains = {r.key.family: r.config.toolchain.identity for r in sources.requests}
+    toolchains = {r.key.family: r.config.toolchain.identify(r.config.images) for r in sources.requests}
     return shards.make_part_record(
         shard, shards.digest_sources(sources.requests), interfaces.faults(), toolchains, advice
     )

@@ -54,6 +54,9 @@ def find_operators(name: str) -> list[Operator]:
         OperatorError: If something cannot be imported, or declares no operator.
         JitltoError: That an import raises.
     """
+    if not all(map(str.isidentifier, name.split("."))):
+        what, hint = f"{name!r} is not the name of a module", "give the name that Python imports: PACKAGE.MODULE"
+        raise OperatorError(what, code="operator-import", hint=hint)
     before = set(declared)
     module = _import(name)
     for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{name}.", lambda _: None):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from jitlto.base.errors import CompileError
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture, Version
+from jitlto.compile import ltoir_symbols
 from jitlto.compile.signatures import Parameters, mangled_parameters
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.bodies import hash_weak
@@ -29,7 +30,7 @@ class CompileJob:
     """One source to compile, and how."""
 
     toolchain: str  # nvrtc or nvcc
-    identity: str  # of the client's compiler; a worker with a different one rejects the job
+    identity: str  # of the client's compiler for these images; a worker with a different one rejects the job
     source: Source
     architectures: tuple[Architecture, ...]  # at least one, sorted
     options: tuple[str, ...]
@@ -111,16 +112,29 @@ class Toolchain(ABC):
             ToolchainError: If the compiler cannot be run.
         """
 
+    def reads_ltoir(self) -> bool:
+        """Return whether nvJitLink tells the symbols of its LTO-IR with kernels, so that no PTX need be made."""
+        return ltoir_symbols.can_read(self.version)
+
+    def identify(self, images: Sequence[ImageKind]) -> str:
+        """Return the identity for such images: without PTX, what symbols are read with belongs to it."""
+        return self.identity if ImageKind.PTX in images or not self.reads_ltoir() else f"{self.identity} with nvJitLink"
+
     def load(self) -> None:
         """Load the libraries that compiles need, so that forks of this process have them."""
         toolkit.find_library("nvfatbin")
+        self.identify(())
 
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job; errors as of :meth:`make`."""
         architectures = sorted(job.architectures)
         wants_ptx = ImageKind.PTX in job.images
-        made = self.make(job, architectures, ltoir=ImageKind.LTOIR in job.images, ptx=True)
-        modules = [parse_ptx(made.ptx[each].decode()) for each in architectures]
+        is_read = not wants_ptx and b"__global__" in job.source.text and self.reads_ltoir()
+        made = self.make(job, architectures, ltoir=ImageKind.LTOIR in job.images, ptx=not is_read)
+        modules = ltoir_symbols.read_modules(made.ltoir) if is_read else None
+        if modules is None:
+            texts = made.ptx or self.make(job, architectures, ptx=True).ptx
+            modules = [parse_ptx(texts[each].decode()) for each in architectures]
         images = [(ImageKind.LTOIR, a, nvfatbin.wrap("LTOIR", data, a)) for a, data in made.ltoir.items()]
         if wants_ptx:
             lowest = architectures[0]

@@ -31,7 +31,7 @@ class Compiler(Toolchain):
         return toolkit.header_roots()
 
     def load(self) -> None:
-        """Load NVRTC and nvFatbin."""
+        """Load NVRTC, nvFatbin and nvJitLink."""
         toolkit.bindings("nvrtc")
         super().load()
 

@@ -11,6 +11,9 @@ class FakeToolchain:
 
     name, version, identity = "fake", Version(1, 0), "fake 1.0"
 
+    def identify(self, images: object) -> str:
+        return self.identity
+
     def header_roots(self) -> list[Path]:
         return []
 

@@ -59,7 +59,7 @@ class CompileConfig:
         architectures = [*map(str, self.architectures)], [*map(str, self.candidates)], str(self.linker)
         # By these a source was judged before it was compiled, and its text does not tell them.
         interfaces = sorted(self.own_closure(interfaces_first(self.interfaces)).headers)
-        return [REVISION, self.options, architectures, self.images, self.toolchain.identity, interfaces]
+        return [REVISION, self.options, architectures, self.images, self.toolchain.identify(self.images), interfaces]
 
     def key(self, source: Source, what: str = "") -> str:
         """SHA-256 of a source with its headers, of how it is compiled, and of what is asked of it."""

@@ -76,7 +76,7 @@ class CompileRequest:
         config, tool = self.config, self.config.toolchain
         source = config.complete(self.closure)
         how = config.architectures, config.options, config.images
-        return CompileJob(tool.name, tool.identity, source, *how, sharers, config.candidates)
+        return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, config.candidates)
 
     def describe(self, error: JitltoError) -> JitltoError:
         """Add template, combination and source lines to an error of its compile."""

@@ -54,7 +54,7 @@ def compile_job(job: CompileJob) -> CompileResult:
         ToolchainError: If the compiler is missing, or differs from the client's.
     """
     compiler = find_compiler(job.toolchain)
-    check_versions(socket.gethostname(), {compiler.name: compiler.identity}, {job.toolchain: job.identity})
+    check_versions(socket.gethostname(), {compiler.name: compiler.identify(job.images)}, {job.toolchain: job.identity})
     begin = time.perf_counter()
     compiled = add_variants(compiler, job, compiler.compile(job))
     return CompileResult(compiled, time.perf_counter() - begin, f"{socket.gethostname()}:{os.getpid()}")

@@ -119,7 +119,7 @@ def test_the_worker_rejects_a_different_version_of_jitlto_or_python() -> None:
 
 @pytest.mark.slow
 def test_the_worker_rejects_a_different_compiler() -> None:
-    identity = base.find_toolchain("nvrtc").identity
+    identity = base.find_toolchain("nvrtc").identify((ImageKind.LTOIR,))
     with ThreadPoolExecutor(1) as pool:
         names = socket.gethostname(), " ".join(identity.split()[:2]), "nvrtc 1.0 of another build"
         with raises(ToolchainError, "toolchain-worker-version", *names, hint="nvrtc"):
