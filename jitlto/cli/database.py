@@ -46,8 +46,8 @@ def show(database: Path, key: str, as_json: bool) -> None:
         fragments = {fragment.key.text: fragment for fragment in opened.fragments(family)}
         fragment = fragments.get(key)
         if fragment is None:
-            near = suggest(key, sorted({each.key.group for each in fragments.values()}), suggest(key, fragments))
-            hint = f"{near} `jitlto ls {database}` lists the keys".lstrip()
+            of_group = {each.key.group: text for text, each in fragments.items()}
+            hint = f"{suggest(of_group.get(key, key), fragments)} `jitlto ls {database}` lists the keys".lstrip()
             raise DatabaseError(f"no fragment {key}", code="database-no-such-fragment", where=str(database), hint=hint)
         group = opened.families[fragment.key.family].group(fragment.key.group)
     tune = to_builtins(group.tune) if group and group.tune else {}

@@ -14,7 +14,7 @@ from jitlto.base.errors import CompileError
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import ltoir_symbols
-from jitlto.compile.signatures import Parameters
+from jitlto.compile.signatures import Parameters, mangled_parameters
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.bodies import hash_weak
 from jitlto.cuda.ptx import Module, parse_ptx
@@ -56,7 +56,8 @@ class CompiledSource:
     images: tuple[tuple[ImageKind, Architecture, bytes], ...]
     reads: tuple[str, ...]  # names of the headers that the compiler read and found by itself, perhaps of others too
     log: str  # warnings
-    #: The mangled name of each kernel, with the names and types of its parameters as far as its text tells them.
+    #: The mangled name of each kernel, with the names and types of its parameters as far as they are known: it or its
+    #: text may tell them.
     parameters: tuple[tuple[str, Parameters], ...] = ()
     #: Of what is weak in the PTX image: the name, and the hash of the definition.
     bodies: tuple[tuple[str, str], ...] = ()
@@ -136,11 +137,13 @@ class Toolchain(ABC):
             modules = [parse_ptx(found[text].decode()) for text in texts]
         images = [(kind, each, nvfatbin.wrap(kind, made.images[kind, each], each)) for kind, each in job.images]
         module = merge_modules(architectures, modules)
-        kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
+        names = (symbol.name for symbol in module.provides if symbol.kind == "kernel")
+        kernels = [(name, module.declarations[name].parameters) for name in sorted(names)]
         return CompiledSource(
             self.name, self.version, module.target, module.isa, module.provides, module.requires,
-            tuple(sorted(kernels)), tuple(sorted(images)), made.reads, made.log,
-            bodies=hash_weak(module) if wants_ptx else (),
+            tuple(kernels), tuple(sorted(images)), made.reads, made.log,
+            tuple((name, mangled_parameters(name, len(sizes))) for name, sizes in kernels),
+            hash_weak(module) if wants_ptx else (),
         )  # fmt: skip
 
 

@@ -84,8 +84,8 @@ class FamilyDeclaration:
     @property
     def interfaces(self) -> tuple[str, ...]:
         """The interface headers in the order in which they precede every source, those of used families first."""
-        used = [name for family in sorted(self.uses, key=lambda each: each.name) for name in family.interfaces]
-        return tuple(dict.fromkeys((*used, *self.own_interfaces)))
+        families = (*self.all_used().values(), self)
+        return tuple(dict.fromkeys(name for family in families for name in family.own_interfaces))
 
     @property
     def own_interfaces(self) -> tuple[str, ...]:
@@ -98,13 +98,16 @@ class FamilyDeclaration:
         return any(group.role is Role.ENTRYPOINT for group in self.groups)
 
     def all_used(self) -> dict[str, FamilyDeclaration]:
-        """Return the families that it uses, and those that these use, by name."""
-        found = {family.name: family for family in self.uses}
-        pending = [*self.uses]
-        while pending:  # a family may be used in many ways
-            new = {family.name: family for family in pending.pop().uses if family.name not in found}
-            found |= new
-            pending += new.values()
+        """Return the families that it uses, and those that these use, by name: each behind those that it uses."""
+        found: dict[str, FamilyDeclaration] = {}
+
+        def visit(user: FamilyDeclaration) -> None:
+            for family in sorted(user.uses, key=lambda each: each.name):
+                if family.name not in found:  # a family may be used in many ways
+                    visit(family)
+                    found[family.name] = family
+
+        visit(self)
         return found
 
 

@@ -165,7 +165,7 @@ NESTED = "template <class T> struct wrap {}; template <class T> __global__ void 
 
 
 def test_a_kernel_whose_name_nobody_reads_builds_with_types_of_params_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jitlto.build.assemble.parameter_types", lambda _: None)
+    monkeypatch.setattr("jitlto.compile.signatures.parameter_types", lambda _: None)
     text = NESTED + "template __global__ void k<float>(float*, wrap<float>, int);"
     fragment, _ = make(text, ("x", "y", "n"))
     assert fragment.signature == (
