@@ -8,8 +8,9 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,11 +24,13 @@ from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.lineinfo import build_twin
 from jitlto.build.pipeline import BuildReport, build
+from jitlto.build.rendered_families import with_used
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.launch import torch_interface
 from jitlto.plan.plan import Plan
+from jitlto.record.fragment import ImageKind
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from tests.support.arrays import TORCH, TorchLibrary
@@ -241,6 +244,7 @@ def s3() -> Iterator[Server]:
 def store_url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of an empty store: a directory, and a bucket of a server."""
     if request.param == "file":
+        (tmp_path / "store").mkdir()
         return (tmp_path / "store").as_uri()
     server: Server = request.getfixturevalue("s3")
     for name, value in server.variables.items():
@@ -266,14 +270,15 @@ BuildShipped = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def build_shipped(tmp_path_factory: pytest.TempPathFactory) -> BuildShipped:
-    """Build a database of shipped families; what several hold is compiled once."""
+    """Build a database of shipped families, perhaps of LTO-IR alone; what several hold is compiled once."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent  # of all processes of this run
     cache = open_cache(shared / "shipped")
 
-    def make(*names: str) -> Path:
+    def make(*names: str, images: Sequence[ImageKind] = tuple(ImageKind)) -> Path:
         families = [declaration.load_family(declaration.find_family(name)) for name in names]
+        families = [replace(each, images=tuple(images)) for each in with_used(families)]
         with FileLock(shared / "shipped.lock"):
             return build(families, tmp_path_factory.mktemp(names[0]) / "families.fragdb", cache=cache).path
 
@@ -318,14 +323,14 @@ def transport(build_shipped: BuildShipped) -> KernelFamily:
 
 @pytest.fixture(scope="session")
 def ivf_flat(build_shipped: BuildShipped) -> KernelFamily:
-    """The family ``ivf_flat``, in a database of its own: its 341 fragments take a minute to compile on two cores."""
-    return KernelFamily("ivf_flat", FragmentDatabase(build_shipped("ivf_flat")))
+    """The family ``ivf_flat``, LTO-IR alone: PTX of its 341 fragments takes twice as long."""
+    return KernelFamily("ivf_flat", FragmentDatabase(build_shipped("ivf_flat", images=[ImageKind.LTOIR])))
 
 
 @pytest.fixture(scope="session")
 def ivf_flat_batch(build_shipped: BuildShipped) -> KernelFamily:
     """The family ``ivf_flat_batch``, in a database that holds ``ivf_flat`` too, which it uses."""
-    return KernelFamily("ivf_flat_batch", FragmentDatabase(build_shipped("ivf_flat_batch")))
+    return KernelFamily("ivf_flat_batch", FragmentDatabase(build_shipped("ivf_flat_batch", images=[ImageKind.LTOIR])))
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ class Config(Frozen):
         store_signers: File of trusted public keys.
         store_key: File of the private key that signs.
         store_patience: Seconds that waiting for a failing store may cost; None for the default.
+        store_timeout: Seconds that a request to a store may take with its reply; None for the default.
         mode: ``link`` or ``cached``: whether kernels may be linked.
         wisdom: The user's file of what was measured to be the fastest.
         lineinfo: Whether databases are replaced by their twins with line information.
@@ -48,6 +49,7 @@ class Config(Frozen):
     store_signers: Path | None
     store_key: Path | None
     store_patience: float | None
+    store_timeout: float | None
     mode: str
     wisdom: Path
     lineinfo: bool
@@ -70,6 +72,7 @@ class Config(Frozen):
             _path(environment, "JITLTO_STORE_SIGNERS"),
             _path(environment, "JITLTO_STORE_KEY"),
             _seconds(environment, "JITLTO_STORE_PATIENCE"),
+            _seconds(environment, "JITLTO_STORE_TIMEOUT"),
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
             _path(environment, "JITLTO_WISDOM") or _absolute(cache_dir) / "wisdom",
             _choice(environment, "JITLTO_LINEINFO", ("0", "1")) == "1",

@@ -17,8 +17,9 @@ class Frozen:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         names = tuple(type(self).__annotations__)
         if len(args) < len(names):
-            args += tuple(kwargs.pop(n) if n in kwargs else getattr(type(self), n) for n in names[len(args) :])
-        if len(args) > len(names) or kwargs:
+            known = (n for n in names[len(args) :] if n in kwargs or hasattr(type(self), n))
+            args += tuple(kwargs.pop(n) if n in kwargs else getattr(type(self), n) for n in known)
+        if len(args) != len(names) or kwargs:
             raise TypeError(f"{type(self).__name__}() takes the fields {', '.join(names)}")
         self.__dict__.update(zip(names, args, strict=True))
 

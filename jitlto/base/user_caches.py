@@ -82,7 +82,8 @@ class UserCache:
         Raises:
             JitltoError: If it cannot be used.
         """
-        if not os.path.lexists(self.directory):
+        # A file on the way to it is an error, which `open` raises.
+        if not os.path.lexists(self.directory) and not any(map(Path.is_file, self.directory.parents)):
             return 0
         cache = self.open()
         if self.bound is not None:

@@ -135,7 +135,7 @@ def _join(parts: _Parts, advice: list[str]) -> Iterator[_Family]:
                     what = f"family {family} was compiled by {theirs} in {path}, and by {ours} in {source.path}"
                     raise BuildError(what, code="build-mixed-compilers", hint="build all parts with the same compiler")
     if (missing := whole.fragments - len(holders)) > 0:
-        there = ", ".join(sorted(f"{part.number} of {part.count}" for _, part in parts))
+        there = ", ".join(f"{number} of {count}" for number, count in sorted({(p.number, p.count) for _, p in parts}))
         what = f"{pluralize(missing, 'fragment')} in no part; there are the parts {there}"
         hint = "build the others with --shard I/N, all with the same N"
         raise BuildError(what, code="build-missing-parts", hint=hint)

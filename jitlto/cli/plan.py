@@ -14,9 +14,8 @@ from jitlto.cli.output import check_output, write_output
 from jitlto.cli.parameters import PATH, parse_pairs, parse_target
 from jitlto.cli.selection import DB_HELP, FAMILY, find_family
 from jitlto.cuda.nvdisasm import disassemble
+from jitlto.link.kernel_cache import LAYERS
 from jitlto.plan.plan import Plan
-
-_PLACES = {"pack": "in a pack", "disk": "in the user's cache", "store": "in a shared store"}
 
 
 def _parse_target(_: click.Context, __: click.Parameter, text: str | None) -> Architecture | None:
@@ -75,9 +74,9 @@ def _summarise(plan: Plan) -> None:
     for parameter in plan.entry.signature:
         click.echo(f"  {parameter}")
     for fragment, image in zip(plan.fragments, plan.images, strict=True):
-        click.echo(f"  {fragment.key}  {image.kind} {image.architecture.compute}, {image.size} bytes")
+        click.echo(f"  {fragment.key}  {image}, {image.size} bytes")
     click.echo(f"digest {plan.digest}")
-    how = f"found {_PLACES[linked.layer]}" if linked.layer in _PLACES else f"linked in {1000 * linked.seconds:.0f} ms"
+    how = LAYERS[linked.layer][1] + (f" in {1000 * linked.seconds:.0f} ms" if linked.layer == "link" else "")
     click.echo(f"links for {linked.target} ({plan.link_mode}): {len(linked.cubin)} bytes, {how}")
     if plan.link_mode == "lto":
         left = plan.calls_left()

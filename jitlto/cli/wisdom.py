@@ -6,6 +6,7 @@ import click
 
 from jitlto.base import config
 from jitlto.base.text import pluralize
+from jitlto.cli.output import check_output
 from jitlto.cli.parameters import PATH
 from jitlto.tuning import wisdom_file
 from jitlto.tuning.wisdom import Wisdom
@@ -20,6 +21,7 @@ def wisdom(files: tuple[Path, ...], output: Path | None) -> None:
     Of two entries about the same, that with more evidence counts; the order of the FILEs does not matter. A file
     STEM.wisdom beside STEM.fragdb is used with the database; the user's own, JITLTO_WISDOM, goes before it.
     """
+    check_output(output)
     found = Wisdom().merge(*map(wisdom_file.read, files or (config.current().wisdom,)))
     if output is not None:
         wisdom_file.write(output, found)
@@ -30,7 +32,6 @@ def wisdom(files: tuple[Path, ...], output: Path | None) -> None:
         problem = " ".join(f"{name}={value}" for name, value in (*entry.configuration, *entry.bucket))
         evidence = f"{pluralize(len(entry.trials), 'variant')}, {pluralize(count, 'time')}"
         faster = f"{entry.speed_up:.2f} times as fast as the default"
-        click.echo(f"{entry.family}/{entry.entry}  {problem}")
-        click.echo(f"  {entry.device}")
+        click.echo(f"{entry.family}/{entry.entry}  {problem}\n  {entry.device}")
         click.echo(f"  {chosen.variant}: {1e6 * chosen.seconds:.4g} µs, {faster} ({evidence})")
     click.echo(pluralize(len(found.entries), "entry"))

@@ -309,7 +309,7 @@ def _check_backward(operator: Operator, backward: Backward) -> None:
     allowed |= {f"grad_{output.name}" for output in operator.outputs}
     for given, known, made in (
         (backward.arguments, allowed, second.arguments),
-        (backward.gradients, arrays, second.outputs),
+        (dict.fromkeys(backward.gradients), arrays, second.outputs),  # of two of one argument, one would get lost
     ):
         for name in given:
             _check_known(operator, "backward: unknown name", name, known, "backward")

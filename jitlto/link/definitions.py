@@ -15,8 +15,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from msgspec.structs import replace
-
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import LinkError
 from jitlto.base.mangling import demangle, is_toolkit_name
@@ -182,11 +180,9 @@ class ConflictSearch:
 
 def _flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return flags without optimisation, and those of the link or, if it has none, the default; none for ptxas."""
-    plain = replace(options, max_registers=None, lineinfo=False, split_compile=None, ptxas=())
-    unoptimised, optimised = (
-        ("-lto", *replace(plain, optimization=o).flags()) for o in (0, plain.optimization or None)
-    )
-    return unoptimised, optimised
+    arithmetic = (options.fast_math, options.ftz, options.prec_div, options.prec_sqrt, options.fma)
+    plain, as_linked = (LinkOptions(*arithmetic, optimization=each) for each in (0, options.optimization or None))
+    return ("-lto", *plain.flags()), ("-lto", *as_linked.flags())
 
 
 def _link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]) -> Module:

@@ -32,12 +32,12 @@ if TYPE_CHECKING:  # not imported at run time: a kernel that is found needs none
     from jitlto.plan.cache_entry import Chosen
     from jitlto.stores.shared import SharedStore
 
-#: :attr:`LinkedKernel.layer` → the event that is emitted for a kernel from this layer.
-EVENT_OF_LAYER = {
-    "link": Kind.LINKED,
-    "pack": Kind.FOUND_IN_PACK,
-    "disk": Kind.FOUND_ON_DISK,
-    "store": Kind.FOUND_IN_STORE,
+#: :attr:`LinkedKernel.layer` → the event that is emitted for a kernel from this layer, and what that is.
+LAYERS = {
+    "link": (Kind.LINKED, "linked"),
+    "pack": (Kind.FOUND_IN_PACK, "found in a pack"),
+    "disk": (Kind.FOUND_ON_DISK, "found in the user's cache"),
+    "store": (Kind.FOUND_IN_STORE, "found in a shared store"),
 }
 _PATIENCE = 60.0  # seconds to wait for another process before linking the same
 
@@ -112,7 +112,12 @@ class KernelCache:
             if found:
                 waited = time.perf_counter() - begin
             elif not (found := self.find(key.digest, database)):
-                alone = self.store and self.store.locked(key.digest, self._patience, f"links {key.kernel}")
+                # Who may not link waits for nobody who does.
+                alone = (
+                    self._may_link
+                    and self.store
+                    and self.store.locked(key.digest, self._patience, f"links {key.kernel}")
+                )
                 with alone or nullcontext(0.0) as waited:
                     # Another process may have linked it since the first look-up.
                     found = self.find(key.digest, database) or self._find_far(key)
@@ -128,7 +133,7 @@ class KernelCache:
                 log(__name__, "info", "linked %s for %s in %.3f s", key.kernel, found.target, found.seconds)
             if found.layer in ("link", "store") and self.store is not None:
                 self.store.prune_if_due()
-            self._events.emit(EVENT_OF_LAYER[found.layer], key.kernel, key.digest, found.seconds)
+            self._events.emit(LAYERS[found.layer][0], key.kernel, key.digest, found.seconds)
         return found
 
     def _find_far(self, key: LinkKey) -> LinkedKernel | None:

@@ -53,7 +53,7 @@ class Pack:
             with contextlib.suppress(ValueError):
                 size = Head(self._read(0, min(_HEAD_SIZE, self._end))).payload_size
                 index = entry.decode(_INDEX, self._read(0, _HEAD_SIZE + size))
-            if index is None:
+            if index is None or len(index) % _RECORD.size:
                 raise ValueError("damaged, or not a pack of this version of jitlto; make it again with `jitlto warm`")
             self._index = index
             failed.pop_all()
@@ -135,14 +135,14 @@ def verify(path: Path, images: Collection[str] | None = None) -> int:
                 if LinkedKernel.decode(digest, payload, 0.0, "pack") is None:
                     raise ValueError(f"damaged: kernel {digest} is another one")
                 kernels.append(LinkKey.from_entry(payload))
-    except (OSError, ValueError) as error:
+        stale = [key.kernel for key in kernels if images is not None and not _images(key).issubset(images)]
+    except (OSError, ValueError, TypeError) as error:  # the last of what somebody made up
         what = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
         hint = f"fetch it again, or make it: {remedy}"
         raise JitltoError(what, code="jitlto-damaged-pack", where=str(path), hint=hint) from error
-    stale = [key.kernel for key in kernels if images is not None and not _images(key).issubset(images)]
     if stale:
         raise JitltoError(
-            f"{len(stale)} of {len(kernels)} kernels match no plan of this database, such as {min(stale)}",
+            f"{len(stale)} of {len(kernels)} kernels match no plan of this database, such as {stale[0]}",
             code="jitlto-stale-pack",
             where=str(path),
             hint=f"the database has been built again since: make the pack again: {remedy}",

@@ -16,6 +16,7 @@ class Flight:
     """
 
     value: Any = None
+    is_computed = False  # at the moment
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # which the thread that computes may take again, as a subscriber to events may
@@ -41,14 +42,18 @@ class SingleFlight:
         """Yield a flight to one thread at a time: its ``value`` is there, or is to be set."""
         flight = self._flights.setdefault(key, Flight())  # atomic
         with flight.lock:
+            if flight.is_computed:  # by this thread, whose request within it has an outcome of its own
+                flight = Flight()
             if flight.failure is not None:
                 raise_copy(flight.failure)
+            flight.is_computed = True
             try:
                 yield flight
             except JitltoError as error:
                 flight.failure = error
                 raise
             finally:
+                flight.is_computed = False
                 if self._flights.get(key) is flight:
                     del self._flights[key]
 

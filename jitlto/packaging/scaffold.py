@@ -92,8 +92,8 @@ def write_package(
     try:
         files.check_path(directory)
         if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
-            hint = "use -o to write to a different directory"
-            raise ProjectError("directory is not empty", code="project-exists", where=str(directory), hint=hint)
+            what, hint = "exists, and is not an empty directory", "use -o to write to a different directory"
+            raise ProjectError(what, code="project-exists", where=str(directory), hint=hint)
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".jitlto-") as temporary:
             # A subdirectory, because the temporary directory itself is readable by its owner only.

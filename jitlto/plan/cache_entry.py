@@ -39,7 +39,7 @@ class Chosen(Frozen):
         """Decode what :meth:`encode` returned; None if it is something else."""
         try:
             kernel, digest, signature = json.loads(payload)
-            return cls(str(kernel), str(digest), tuple(Parameter(*each) for each in signature))
+            return cls(str(kernel), bytes.fromhex(digest).hex(), tuple(Parameter(*each) for each in signature))
         except _UNREADABLE:
             return None
 

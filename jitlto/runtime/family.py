@@ -20,7 +20,7 @@ from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.cuda import device
 from jitlto.launch.core import Answers, remembered
-from jitlto.link.kernel_cache import EVENT_OF_LAYER
+from jitlto.link.kernel_cache import LAYERS
 from jitlto.link.requests import find_chosen, request_key
 from jitlto.link.single_flight import raise_copy
 from jitlto.link.sources import REQUESTS, put_all
@@ -287,7 +287,7 @@ class KernelFamily(Shared):
         launcher = self._launchers.get(chosen.digest) if chosen else None
         linked = cache.find(chosen.digest, self.location) if chosen and not launcher else None
         if chosen and linked:
-            session.events.emit(EVENT_OF_LAYER[linked.layer], chosen.kernel, chosen.digest, linked.seconds)
+            session.events.emit(LAYERS[linked.layer][0], chosen.kernel, chosen.digest, linked.seconds)
             again = self.again()  # because a launcher that refers to its own family would be a reference cycle
 
             def plan_again() -> Plan:

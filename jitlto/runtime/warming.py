@@ -25,7 +25,7 @@ from jitlto.plan.plan import Plan, Request
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
 
-_ELSEWHERE = "remove it, change its permissions, or name a different file: -o PACK"
+_ELSEWHERE = "give a different name: -o PACK"
 _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to the shared store, in all and for one kernel
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from jitlto.base import config
 from jitlto.base.errors import StoreError
 from jitlto.stores.address import StoreAddress
 
@@ -18,7 +19,8 @@ from jitlto.stores.address import StoreAddress
 MOST_BYTES = 1 << 30
 _SERVER = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?(/[!-~]*)?")
 _PARTS = 2  # of a large object, of 5 MB each, are sent side by side
-_TIMEOUT, _REPLY, _CONNECT = 600.0, 10.0, 2.0  # seconds for a request, for each part of its reply, for connecting
+#: Seconds for a request with all of its reply (``JITLTO_STORE_TIMEOUT``), for each part of it, for connecting.
+_TIMEOUT, _REPLY, _CONNECT = 600.0, 10.0, 2.0
 #: Options of the HTTP client that obstore reads from AWS_..., GOOGLE_... and AZURE_... only if it is given none itself.
 _FROM_ENVIRONMENT = ("ALLOW_HTTP", "ALLOW_INVALID_CERTIFICATES", "PROXY_URL", "PROXY_CA_CERTIFICATE", "PROXY_EXCLUDES")
 _PREFIXES = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
@@ -32,7 +34,8 @@ _ERRORS = (
     ("status code: 40[13]|Permission ?denied", "store-denied", "check that the credentials may read, write and list"),
     ("BadScheme|builder error|InvalidUri|MissingAccount", "store-settings", _SETTINGS),
     ("canonicalize filesystem root", "store-unreachable", "create the directory, or mount it"),
-    ("sending request|timed ?out", "store-unreachable", "check the URL, {}ENDPOINT_URL, the network and its proxies"),
+    ("sending request", "store-unreachable", "check the URL, {}ENDPOINT_URL, the network and its proxies"),
+    ("timed ?out", "store-unreachable", "check the network; JITLTO_STORE_TIMEOUT is how long all of a reply may take"),
     ("", "store-failed", "see the store's answer"),
 )
 #: What the system or the TLS library says in the dump after a message: "Connection refused", InvalidCertificate(...).
@@ -126,12 +129,13 @@ class Backend:
         return f"{self.address.url}/{name}" if name else self.address.url
 
 
-def open_backend(address: StoreAddress, *, retries: int = 3) -> Backend:
+def open_backend(address: StoreAddress, *, retries: int = 3, makes: bool = False) -> Backend:
     """Open a store; no request is sent yet.
 
     Args:
         address: The store.
         retries: How often a request that failed is sent again.
+        makes: Make the store's directory if it is missing.
 
     Raises:
         StoreError: If obstore is not installed, its settings for this store are incomplete, or this process was forked
@@ -153,15 +157,16 @@ def open_backend(address: StoreAddress, *, retries: int = 3) -> Backend:
         what, hint = f"AWS_ENDPOINT_URL is not the URL of a server: {endpoint!r}", "write it as in http://host:9000"
         raise StoreError(what, code="store-settings", where=address.url, hint=hint)
     try:
-        return Backend(address, from_url(address.url, **_options(address, retries)))
+        return Backend(address, from_url(address.url, **_options(address, retries, makes)))
     except BaseException as error:  # as above
         raise _translated(error, address, address.url) from error
 
 
-def _options(address: StoreAddress, retries: int) -> dict[str, Any]:
+def _options(address: StoreAddress, retries: int, makes: bool) -> dict[str, Any]:
     if address.directory:
-        return {"mkdir": address.writes}
-    times = {"timeout": _TIMEOUT, "read_timeout": _REPLY, "connect_timeout": _CONNECT}
+        return {"mkdir": makes}
+    timeout = config.current().store_timeout or _TIMEOUT
+    times = {"timeout": timeout, "read_timeout": _REPLY, "connect_timeout": _CONNECT}
     client: dict[str, Any] = {name: timedelta(seconds=value) for name, value in times.items()}
     if address.scheme == "http":
         client["allow_http"] = True
@@ -169,7 +174,7 @@ def _options(address: StoreAddress, retries: int) -> dict[str, Any]:
         client |= {name.lower(): value for name in _FROM_ENVIRONMENT if (value := os.environ.get(prefix + name))}
     return {
         "client_options": client,
-        "retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=_REPLY)},
+        "retry_config": {"max_retries": retries, "retry_timeout": timedelta(seconds=min(_REPLY, timeout))},
     }
 
 

@@ -132,7 +132,7 @@ class SharedStore:
                 self._key = self._trust.load_signing_key() if self._writes else None
             except StoreError as error:
                 self._stop_writing(error)
-            backend = open_backend(self.address, retries=0)
+            backend = open_backend(self.address, retries=0, makes=self.address.writes)
             backend.get(_PROBE)
             self._backend = backend
         except BaseException as error:  # noqa: BLE001 - Rust's panics too; a thread of ours ends without a traceback

@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -83,7 +85,8 @@ class TrustedKeys:
     def load(cls, path: Path, namespace: str = STORE_NAMESPACE) -> TrustedKeys:
         """Load the keys of a file: of OpenSSH's ``allowed_signers``, or lines as in a file ``KEY.pub``.
 
-        Keys of other types, certificate authorities, and keys that are restricted to other namespaces are left out.
+        Keys of other types, certificate authorities, and keys that are restricted to other namespaces or times are
+        left out.
 
         Raises:
             StoreError: If the file cannot be read or a line is not in the format.
@@ -146,9 +149,15 @@ def _parse(line: bytes, namespace: str) -> tuple[str, bytes | None]:
             raise ValueError("the key is malformed")
     for option in _OPTION.findall(words[1].decode() if place == 2 else ""):
         name, _, value = option.replace('"', "").partition("=")
-        if name.lower() not in ("cert-authority", "namespaces"):
+        if name.lower() in ("valid-after", "valid-before"):
+            form = "%Y%m%d%H%M%S"[: len(value.rstrip("Zz")) - 2] + "%z" * value.endswith(("Z", "z"))  # else local time
+            counts &= (datetime.strptime(value.upper(), form).timestamp() <= time.time()) is (
+                name.lower() == "valid-after"
+            )
+        elif name.lower() in ("cert-authority", "namespaces"):
+            counts &= name.lower() == "namespaces" and namespace in value.split(",")
+        else:
             raise ValueError(f"unknown option {name!r}")
-        counts &= name.lower() == "namespaces" and namespace in value.split(",")
     name = words[0 if place else -1].decode("utf-8", "surrogateescape").strip('"').split(",")[0]
     return name, key if counts else None
 

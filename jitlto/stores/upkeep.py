@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -49,7 +49,7 @@ def examine(address: StoreAddress, settings: Config) -> Iterator[tuple[str, str 
 
 def _try(address: StoreAddress) -> str:
     """Read and write an object that is removed again; return what a store can do."""
-    backend = open_backend(replace(address, writes=False))  # or it would make a directory
+    backend = open_backend(address)
     name = f"{_ROOT}probes/{os.urandom(8).hex()}"
     refuse_page(backend.get(name) or b"", address.url)
     if not address.writes:

@@ -60,16 +60,23 @@ def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_settings_of_shared_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names = {"": " s3://bucket ", "_TRUST": "checksum", "_SIGNERS": "a", "_KEY": "~/b", "_PATIENCE": " 1.5 "}
+    names = {
+        "": " s3://bucket ",
+        "_TRUST": "checksum",
+        "_SIGNERS": "a",
+        "_KEY": "~/b",
+        "_PATIENCE": " 1.5 ",
+        "_TIMEOUT": "30",
+    }
     settings = Config.read({f"JITLTO_STORE{name}": text for name, text in names.items()})
     assert settings.store == "s3://bucket"
     assert settings.store_trust == "checksum"
     assert settings.store_signers == tmp_path / "a"
     assert settings.store_key == Path.home() / "b"
-    assert settings.store_patience == 1.5
+    assert (settings.store_patience, settings.store_timeout) == (1.5, 30)
     without = Config.read({"JITLTO_STORE_TRUST": "", "JITLTO_STORE_PATIENCE": ""})
     assert (without.store, without.store_trust, without.store_signers, without.store_key) == ("", "", None, None)
-    assert without.store_patience is None
+    assert without.store_patience is without.store_timeout is None
 
 
 @pytest.mark.parametrize("text", ["0", "0.05", ".5", "2."])

@@ -39,8 +39,6 @@ def test_a_value_does_not_change() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(AttributeError, match="left"):
-        Pair()  # type: ignore[call-arg]
-    for places, names in (((1, 2, 3), {}), ((1,), {"middle": 2}), ((1, 2), {"left": 3})):
+    for places, names in (((), {}), ((), {"right": 2}), ((1, 2, 3), {}), ((1,), {"middle": 2}), ((1, 2), {"left": 3})):
         with pytest.raises(TypeError, match="takes the fields left, right"):
             Pair(*places, **names)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import jitlto
+from tests.support.commands import fails, jitlto
 
 TWICE = ("data_type=float", "op_name=twice")
 
@@ -40,6 +40,12 @@ def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, s
     assert not kept.exists()
     assert (tmp_path / "mine.fragdb").exists()
     assert "removed 0 entries" in jitlto("cache", "clear", "--only", "editable", **own).stdout
+
+
+def test_a_file_in_place_of_the_directory_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for directory in (tmp_path / "file", tmp_path / "file" / "below"):
+        fails(jitlto("cache", "clear", JITLTO_CACHE_DIR=str(directory)), 1, "[jitlto-unusable-cache]")
 
 
 @pytest.mark.slow

@@ -55,6 +55,8 @@ def test_wrong_addresses_and_files_are_one_message(database: Path, store_url: st
     fails(jitlto("push", database, "nowhere"), 1, "[store-address]")
     fails(jitlto("push", database, "https://mirror.example/x"), 1, "[store-address]", "only be read")
     fails(jitlto("store", "prune", "s3://bucket#read", "--size", "0"), 1, "[store-address]", "only be read")
+    fails(jitlto("push", database, (tmp_path / "typo").as_uri()), 1, "[store-unreachable]", "typo")
+    assert not (tmp_path / "typo").exists()
     fails(jitlto("push", store_url), 2, "FILE")
     succeeds("push", database, store_url)
     fails(jitlto("pull", f"{store_url}#sha256={'0' * 64}", "-o", out), 1, "[store-no-such-artifact]", "0" * 64)

@@ -1,5 +1,6 @@
 """``jitlto wisdom``: files are shown and merged."""
 
+import shutil
 from pathlib import Path
 
 from jitlto.tuning import wisdom_file
@@ -44,3 +45,9 @@ def test_a_file_that_is_none_is_one_error_and_nothing_is_written(tmp_path: Path)
     (tmp_path / "bad").write_text("{}")
     fails(jitlto("wisdom", tmp_path / "bad", "-o", tmp_path / "out"), 1, "wisdom-damaged", "bad")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_database_is_not_overwritten(tmp_path: Path, mini_path: Path) -> None:
+    path = Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
+    fails(jitlto("wisdom", written(tmp_path / "a", ONE), "-o", path), 1, "database-not-overwritten", "mini.fragdb")
+    assert path.read_bytes() == mini_path.read_bytes()

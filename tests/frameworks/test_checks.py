@@ -14,6 +14,11 @@ Y = Output("y", "float32", "n")
 DECLARED = declare(CpuFamily, "checked")
 
 
+TWO_OUTPUTS = Operator(
+    "ns::two", CpuFamily, (X,), (Y, Output("z", "float32", "n")), lambda _: {}, lambda _: Launch(1, 1), ("x", "y", "z")
+)
+
+
 def make(*arguments: Any, outputs: Any = (Y,), parameters: Any = ("x", "y"), **more: Any) -> Operator:
     return Operator(
         more.pop("qualname", "ns::op"),
@@ -75,6 +80,7 @@ def test_contradictions_are_refused(arguments: Any, more: Any, code: str, names:
         (Backward(DECLARED["square_backward"], ("grad_y", "x", "factor"), ("factor",)), ["factor"]),
         (Backward(DECLARED["square_backward"], ("grad_y", "x"), ("x",)), ["2", "3"]),
         (Backward(DECLARED["square_backward"], ("grad_y", "x", "factor"), ()), ["0", "1"]),
+        (Backward(TWO_OUTPUTS, ("x",), ("x", "x")), ["1", "2"]),
         (Backward(DECLARED["accumulate"], ("grad_y", "x"), ()), ["mutates"]),
     ],
 )

@@ -1,6 +1,7 @@
 """Packs: found beside their database and read first; never written to; what is damaged is left aside, once said."""
 
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Iterator
@@ -135,6 +136,22 @@ def test_a_record_that_somebody_made_up_is_a_miss(tmp_path: Path, place: tuple[i
     (tmp_path / "mini.pack").write_bytes(made_up((ZERO, *place)))
     (pack,) = packs.beside(tmp_path / "mini.fragdb")
     assert pack.get(KERNELS, ZERO) is None
+    with raises(JitltoError, "jitlto-damaged-pack"):
+        packs.verify(tmp_path / "mini.pack")
+
+
+@pytest.mark.parametrize("images", [None, 5, [["a"]]])
+def test_a_kernel_that_somebody_made_up_is_damage(tmp_path: Path, images: object) -> None:
+    content = json.dumps({"entry": "kern", "arch": "sm_90", "images": images}).encode()
+    about = b'{"kernel": "f/k[]", "configuration": [], "log": ""}'
+    write(tmp_path / "mini.pack", {hashlib.sha256(content).hexdigest(): b"\n".join([content, about, b"cubin"])})
+    with raises(JitltoError, "jitlto-damaged-pack"):
+        packs.verify(tmp_path / "mini.pack", {"a"})
+
+
+def test_an_index_that_somebody_made_up_is_no_pack(tmp_path: Path) -> None:
+    (tmp_path / "mini.pack").write_bytes(encode("pack", bytes(50)))
+    assert packs.beside(tmp_path / "mini.fragdb") == []
     with raises(JitltoError, "jitlto-damaged-pack"):
         packs.verify(tmp_path / "mini.pack")
 

@@ -29,6 +29,28 @@ def test_a_computation_that_asks_for_itself_does_not_wait_for_itself(flights: Si
     assert run(flights, "key", lambda: run(flights, "key", lambda: 7)) == 7
 
 
+def test_a_failure_within_a_computation_is_not_its_own(flights: SingleFlight) -> None:
+    failed, go_on = threading.Event(), threading.Event()
+
+    def fail() -> int:
+        raise LinkError("does not link")
+
+    def compute() -> int:
+        with pytest.raises(LinkError):
+            run(flights, "key", fail)
+        failed.set()
+        assert go_on.wait(10)
+        return 7
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(run, flights, "key", compute)
+        assert failed.wait(10)
+        second = pool.submit(run, flights, "key", lambda: 8)
+        time.sleep(0.05)
+        go_on.set()
+        assert (first.result(10), second.result(10)) == (7, 7)
+
+
 @pytest.mark.slow
 def test_those_who_wait_for_a_failure_get_it_too_each_in_a_copy(flights: SingleFlight) -> None:
     started, release = threading.Event(), threading.Event()

@@ -43,7 +43,7 @@ def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine" / "README.md").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for there in ("mine", "file"):
-        with raises(ProjectError, "project-exists", where=there, hint="-o"):
+        with raises(ProjectError, "project-exists", "not an empty directory", where=there, hint="-o"):
             scaffold.write_package("my-kernels", tmp_path / there, 12)
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["README.md", "file", "mine"]
     (tmp_path / "empty").mkdir()

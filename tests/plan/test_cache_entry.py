@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.plan.cache_entry import LinkedKernel, LinkKey
+from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.runtime.family import KernelFamily
 
 texts = st.text(max_size=30)
@@ -39,6 +39,11 @@ def test_an_entry_that_somebody_else_made_up_is_none(content: bytes) -> None:
     line = b'{"kernel": "f/k[]", "configuration": [], "log": ""}'
     whole = b"\n".join([content, line, b"cubin"])
     assert LinkedKernel.decode(hashlib.sha256(content).hexdigest(), whole, 0, "disk") is None
+
+
+@pytest.mark.parametrize("chosen", [["f/k[]", "../../x", []], ["f/k[]", None, []], ["f/k[]", "ab", [["n"]]], "abc"])
+def test_an_answer_that_somebody_else_made_up_is_none(chosen: object) -> None:
+    assert Chosen.decode(json.dumps(chosen).encode()) is None
 
 
 def test_a_link_key_names_the_inputs_of_the_link(mini: KernelFamily, tmp_path: Path) -> None:

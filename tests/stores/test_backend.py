@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base import config
+from jitlto.base.config import Config
 from jitlto.base.errors import StoreError
 from jitlto.stores import backend
 from jitlto.stores.address import StoreAddress
@@ -23,7 +25,7 @@ pytest.importorskip("obstore")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Backend:
-    return open_backend(StoreAddress(f"file://{tmp_path}/store", writes=True))
+    return open_backend(StoreAddress(f"file://{tmp_path}/store", writes=True), makes=True)
 
 
 def test_an_object_is_put_read_listed_and_deleted(store: Backend) -> None:
@@ -49,12 +51,32 @@ def test_an_object_that_is_too_large_is_not_read(store: Backend, monkeypatch: py
         store.get("b")
 
 
-def test_a_missing_directory_is_made_for_writers_alone(tmp_path: Path) -> None:
+def test_a_missing_directory_is_made_where_that_is_wanted(tmp_path: Path) -> None:
+    address = StoreAddress(f"file://{tmp_path}/none", writes=True)
     with raises(StoreError, "store-unreachable"):
-        open_backend(StoreAddress(f"file://{tmp_path}/none", writes=False))
+        open_backend(address)
     assert not (tmp_path / "none").exists()
-    open_backend(StoreAddress(f"file://{tmp_path}/none", writes=True))
+    open_backend(address, makes=True)
     assert (tmp_path / "none").is_dir()
+
+
+def test_a_transfer_that_takes_too_long_ends_and_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "current", lambda: Config.read({"JITLTO_STORE_TIMEOUT": "0.5"}))
+    head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            client, _ = server.accept()
+            client.recv(10_000)
+            with contextlib.suppress(OSError):  # the reader has left
+                for data in [head, *"x" * 100]:
+                    client.sendall(data.encode())
+                    time.sleep(0.05)
+
+        threading.Thread(target=drip, daemon=True).start()
+        store = open_backend(StoreAddress(f"http://127.0.0.1:{server.getsockname()[1]}", writes=False))
+        with raises(StoreError, "store-unreachable", hint="JITLTO_STORE_TIMEOUT"):
+            store.get("a")
 
 
 def test_an_unreachable_endpoint_is_named_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:

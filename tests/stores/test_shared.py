@@ -50,7 +50,7 @@ class Fake:
 def backend(monkeypatch: pytest.MonkeyPatch) -> Fake:
     made = Fake()
 
-    def open_backend(address: StoreAddress, *, retries: int) -> Fake:
+    def open_backend(address: StoreAddress, *, retries: int, makes: bool) -> Fake:
         made.opens()
         return made
 

@@ -39,7 +39,7 @@ class DatedStore:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.backend = open_backend(StoreAddress(directory.as_uri(), writes=True))
+        self.backend = open_backend(StoreAddress(directory.as_uri(), writes=True), makes=True)
 
     def put(self, name: str, data: bytes, days: float) -> str:
         """Write an object that is some days old."""
