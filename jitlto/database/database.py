@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from jitlto.base.cached import cached_property
+from jitlto.base.errors import DatabaseError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader
-from jitlto.database._rows import INDEXES, SCHEMA, Shape, StoredRows, make_index, sha256
+from jitlto.database._rows import INDEXES, SCHEMA, Shape, StoredRows, digest_rows, make_index, sha256
 from jitlto.database.index import Index
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image
@@ -43,7 +45,6 @@ class FragmentDatabase(Shared):
         self._reader = reader = SqliteReader(self.path)
         #: The absolute path, so that a later chdir has no effect.
         self.location = reader.location
-        self._shapes: dict[str, tuple[Shape, ...]] = {}  # those that were read
         try:
             self._rows = self._open_rows()
         except BaseException:
@@ -106,10 +107,24 @@ class FragmentDatabase(Shared):
 
     def shapes(self, family: str) -> tuple[Shape, ...]:
         """Return groups and parameters of a family's fragments; none if it has no fragments."""
-        if family not in self._shapes:
-            decode = partial(records.decode, tuple[Shape, ...])
-            self._shapes[family] = self._rows.find("shape", family, decode) or ()
-        return self._shapes[family]
+        return self._shapes.get(family, ())
+
+    @cached_property
+    def _shapes(self) -> Mapping[str, tuple[Shape, ...]]:
+        rows, decode = self._rows, partial(records.decode, tuple[Shape, ...])
+        return {key: rows.decode(decode, record) for key, record in rows.scan("shape")}
+
+    @cached_property
+    def is_as_digested(self) -> bool:
+        """Whether all rows are those that the digest is of.
+
+        A look-up checks its row alone, and a forged file may name the digest of another: what look-ups have found is
+        kept under the digest only if this holds.
+        """
+        scan, hashes = self._reader.scan, self._rows.root.tables.items()
+        with suppress(DatabaseError):
+            return all(digest_rows(own for _, own in scan(table, "key", "sha256")) == each for table, each in hashes)
+        return False
 
     def get(self, key: FragmentKey) -> Fragment | None:
         """Return the fragment with a key, or None if there is no such fragment."""
