@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -33,13 +33,14 @@ class FragmentDatabase(Shared):
 
     Args:
         path: The file.
+        fragments: All that was just written to it, sorted by key; None to read them when they are needed.
 
     Raises:
         DatabaseError: If the file is missing, is not a fragment database, was made by a newer jitlto, or is damaged
             where it is read first. All methods raise it if what they read is damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], fragments: list[Fragment] | None = None) -> None:
         self.path = Path(path)
         self._reader = reader = SqliteReader(self.path)
         #: The absolute path, so that a later chdir has no effect.
@@ -51,6 +52,8 @@ class FragmentDatabase(Shared):
             raise
         #: SHA-256 of the content; equal digests mean equal databases.
         self.digest = self._rows.digest
+        if fragments is not None:
+            self._fragments = fragments
 
     def _open_rows(self) -> StoredRows:
         if self._reader.pragma("application_id") != APPLICATION_ID:
@@ -142,6 +145,14 @@ class FragmentDatabase(Shared):
             raise self._reader.damaged(f"image {image.sha256} does not match its SHA-256")
         return data
 
+    def images(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the bytes of all images by their SHA-256; errors as of :meth:`read`."""
+        for name, data in self._reader.scan("blob", "sha256", "data"):
+            sha = name.decode("ascii", "replace")
+            if sha256(data) != sha:
+                raise self._reader.damaged(f"image {sha} does not match its SHA-256")
+            yield sha, data
+
     def verify(self) -> int:
         """Read and check everything, SQLite's own structures too, and return the number of images.
 
@@ -161,10 +172,7 @@ class FragmentDatabase(Shared):
         if sorted(index) != make_index(fragments):  # the rows that are made from fragments
             raise self._reader.damaged("its index rows are not those of its fragments")
         images = {image.sha256: image for fragment in fragments for image in fragment.images}
-        for name, data in self._reader.scan("blob", "sha256", "data"):
-            sha = name.decode("ascii", "replace")
-            if sha256(data) != sha:
-                raise self._reader.damaged(f"image {sha} does not match its SHA-256")
+        for sha, data in self.images():
             image = images.pop(sha, None)
             if image is None:
                 raise self._reader.damaged(f"image {sha} belongs to no fragment")
