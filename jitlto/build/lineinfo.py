@@ -72,7 +72,7 @@ def _with_lineinfo(family: FamilyDeclaration, known: dict[str, FamilyDeclaration
 def _write(request: CompileRequest, directory: Path) -> None:
     """Write the files of a fragment, by the names in its line table: the source, and the family's headers."""
     source = request.closure
-    texts = {f"{request.key.group}/{program_name(source)}": source.text}
+    texts = {f"{request.key.group}/{program_name(source.text)}": source.text}
     for name in sorted(source.headers.keys() & request.own_closure.headers.keys()):
         text, plain = source.headers[name], split_name(name)[1]
         is_found = request.config.own.find(plain) == text  # otherwise another header has the plain name

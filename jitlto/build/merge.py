@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from jitlto.base.errors import BuildError
@@ -88,10 +89,8 @@ def merge_databases(
             if family.faults is not None:
                 check_interfaces(record, planned, family.faults)
         store = cache.store if cache else None
-        check = partial(proof.prove_once, advice, store=store, allow_incomplete=allow_incomplete)
-        images = {
-            image.sha256: source.read(image) for source in opened for f in source.fragments() for image in f.images
-        }
+        check = partial(proof.prove_once, advice, fragments, store=store, allow_incomplete=allow_incomplete)
+        images = dict(chain.from_iterable(one.images() for one in opened))
         digest = writer.write(output, [*records.values()], fragments, images, check=check)
     return MergeReport(Path(output), digest, tuple(fragments), tuple(dict.fromkeys(advice)))
 

@@ -64,9 +64,7 @@ def _lines(fragment: Fragment, tune: Mapping[str, object]) -> Iterator[str]:
         for symbol in symbols:
             yield f"  {what}  {demangle(symbol.name)}  layout {symbol.layout}{'  weak' if symbol.weak else ''}"
     for image in fragment.images:
-        isa = f", ISA {image.ptx_isa}" if image.ptx_isa else ""
-        made = f"{image.architecture.compute}, {image.toolchain} {image.version}{isa}"
-        yield f"  {image.kind:<9} {made}, {image.size} bytes, sha256 {image.sha256}"
+        yield f"  image     {image}, {image.size} bytes, sha256 {image.sha256}"
     for what, text in tune.items():
         yield f"  tune      {what}: {json.dumps(text)}"
 

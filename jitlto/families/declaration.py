@@ -15,7 +15,7 @@ from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.tuning_rules import check_tune, read_tune
-from jitlto.record.fragment import ImageKind, Role, is_name
+from jitlto.record.fragment import ImageForm, ImageKind, Role, is_name
 from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
 from jitlto.record.tuning import TuneRecord
 
@@ -75,6 +75,11 @@ class FamilyDeclaration:
             return self.compiler_options()
         macros = [option for option in self.options if option_macros([option]) and not option.startswith("-X")]
         return (f"--std={self.std}", *self.link.compile_flags(), *macros)
+
+    def image_forms(self, architectures: Sequence[Architecture]) -> tuple[ImageForm, ...]:
+        """Return the images of a fragment with LTO-IR for some architectures, which are sorted."""
+        wanted = {ImageKind.LTOIR: architectures, ImageKind.PTX: architectures[:1]}
+        return tuple((kind, each) for kind in self.images for each in wanted[kind])
 
     @property
     def interfaces(self) -> tuple[str, ...]:

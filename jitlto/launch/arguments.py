@@ -78,7 +78,7 @@ class Pointer:
         if hasattr(argument, "is_conj") and getattr(argument, "is_cuda", False):
             return self._read_tensor(argument).to_bytes(8, "little")
         try:
-            shown = argument.__cuda_array_interface__
+            shown = show_array(argument)
         except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal, such as of a dtype
             return self._read_other(argument).to_bytes(8, "little")
         dtype, strides, (address, is_read_only) = shown["typestr"], shown.get("strides"), shown["data"]
@@ -163,6 +163,11 @@ class Pointer:
         return argument_error(
             self.parameter, "export", what, "pass a plain array that shares its memory, or its address"
         )
+
+
+def show_array(array: Any) -> Any:
+    """Return what the CUDA Array Interface shows of an array; raise an error if it has none."""
+    return array.__cuda_array_interface__
 
 
 def is_cupy(kind: type) -> bool:

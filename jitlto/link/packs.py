@@ -141,9 +141,12 @@ def verify(path: Path, images: Collection[str] | None = None) -> int:
             if images is not None and not set(cast("list[str]", key.inputs.get("images", []))).issubset(images)
         ]
     except (OSError, ValueError, TypeError) as error:  # the last of what somebody made up
-        what = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
-        hint = f"fetch it again, or make it: {remedy}"
-        raise JitltoError(what, code="jitlto-damaged-pack", where=str(path), hint=hint) from error
+        raise JitltoError(
+            f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error),
+            code="jitlto-damaged-pack",
+            where=str(path),
+            hint=f"fetch it again, or make it: {remedy}",
+        ) from error
     if stale:
         raise JitltoError(
             f"{len(stale)} of {len(kernels)} kernels match no plan of this database, such as {stale[0]}",

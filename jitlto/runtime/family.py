@@ -299,7 +299,7 @@ class KernelFamily(Shared):
             cache.open_store_soon()
             plan = self.planner(entry, **configuration).plan(**how)
             launcher = self.load(plan)
-            if asked and plan.answers(session.linker, capability):
+            if asked and cache.store and plan.answers(session.linker, capability) and plan.database.is_as_digested:
                 put_all(cache.sources(self.location), REQUESTS, asked, plan.chosen.encode())
         return launcher
 
