@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
 
 from jitlto.base.errors import BuildError
 from jitlto.base.text import describe_differences, pluralize
@@ -109,10 +108,8 @@ def _conflict(what: str, one: Path, other: Path) -> BuildError:
 
 # --- parts of one build
 
-_Parts: TypeAlias = Sequence[tuple[FragmentDatabase, PartRecord]]
 
-
-def _join(parts: _Parts, advice: list[str]) -> Iterator[_Family]:
+def _join(parts: Sequence[tuple[FragmentDatabase, PartRecord]], advice: list[str]) -> Iterator[_Family]:
     """Join the parts of a build: yield its families, and add to the advice what is allowed and was found."""
     first, whole = parts[0]
     holders: dict[FragmentKey, tuple[Fragment, Path]] = {}

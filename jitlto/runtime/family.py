@@ -90,13 +90,14 @@ def family(name: str, *, distribution: str | None = None, session: Session = ses
     """
     check_type(name, str, "family must be a name")
     check_type(distribution, (str, NoneType), "distribution must be the name of a package")
-    loaded: KernelFamily | None = session.families.get((name, distribution))
+    families = session.families  # those of before a reset in another thread
+    loaded: KernelFamily | None = families.get((name, distribution))
     if loaded is not None and loaded.in_place:
         return loaded
     made = KernelFamily(name, session.registry.find(name, distribution), session)
     if loaded is None:
-        return session.families.setdefault((name, distribution), made)  # type: ignore[no-any-return]  # the first thread's
-    session.families[name, distribution] = made
+        return families.setdefault((name, distribution), made)  # type: ignore[no-any-return]  # the first thread's
+    families[name, distribution] = made
     return made
 
 
