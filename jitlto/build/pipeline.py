@@ -132,7 +132,9 @@ def build(
 
         def check(path: Path, digest: str) -> None:
             try:  # kernels are planned while the interfaces are compiled
-                proof.prove_once(advice, path, digest, store, sources.show, allow_incomplete=allow_incomplete)
+                proof.prove_once(
+                    advice, fragments, path, digest, store, sources.show, allow_incomplete=allow_incomplete
+                )
             finally:  # its errors say more than that kernels do not plan
                 if interfaces:
                     _check_interfaces(sources, fragments, interfaces)

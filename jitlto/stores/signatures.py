@@ -80,6 +80,8 @@ class TrustedKeys:
     def __init__(self, names: Mapping[bytes, str], namespace: str = STORE_NAMESPACE) -> None:
         self._names, self._namespace = names, namespace.encode()
         self._keys = {hashlib.sha256(key).digest(): key for key in names if key.startswith(_PREFIX)}
+        #: The SHA-256 of each key that can sign entries, in OpenSSH's form.
+        self.ids = frozenset(self._keys)
 
     @classmethod
     def load(cls, path: Path, namespace: str = STORE_NAMESPACE) -> TrustedKeys:
@@ -102,11 +104,6 @@ class TrustedKeys:
             if key is not None:
                 names.setdefault(key, name)
         return cls(names, namespace)
-
-    @property
-    def ids(self) -> frozenset[bytes]:
-        """The SHA-256 of each key that can sign entries, in OpenSSH's form."""
-        return frozenset(self._keys)
 
     def verify(self, key_id: bytes, signature: bytes, data: bytes) -> bool:
         """Return whether a trusted key has made a signature of these bytes."""
