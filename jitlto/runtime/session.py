@@ -20,7 +20,6 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError
 from jitlto.base.events import Events
 from jitlto.base.frozen import Shared
-from jitlto.cuda import device
 from jitlto.cuda.libraries import installed_release
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.single_flight import SingleFlight
@@ -176,7 +175,6 @@ recording = default.recording
 def _after_fork() -> None:
     for session in tuple(_sessions):
         session.after_fork()
-    device.after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)
