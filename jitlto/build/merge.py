@@ -84,12 +84,12 @@ def merge_databases(
         check_uses(records)
         fragments = [fragment for family in merged for fragment in family.fragments.values()]
         for family in merged:
-            record = family.record.with_used(records)
-            planned = record.select(fragments)
             if family.faults is not None:
-                check_interfaces(record, planned, family.faults)
-        store = cache.store if cache else None
-        check = partial(proof.prove_once, advice, fragments, store=store, allow_incomplete=allow_incomplete)
+                record = family.record.with_used(records)
+                check_interfaces(record, record.select(fragments), family.faults)
+        check = partial(
+            proof.prove_once, advice, fragments, store=cache and cache.store, allow_incomplete=allow_incomplete
+        )
         images = dict(chain.from_iterable(one.images() for one in opened))
         digest = writer.write(output, [*records.values()], fragments, images, check=check)
     return MergeReport(Path(output), digest, tuple(fragments), tuple(dict.fromkeys(advice)))
