@@ -30,6 +30,7 @@ from jitlto.launch import torch_interface
 from jitlto.plan.plan import Plan
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
+from tests.support import shipped
 from tests.support.arrays import TORCH, TorchLibrary
 from tests.support.environments import need
 from tests.support.families import MINI, compiler, write_family
@@ -262,11 +263,24 @@ def jitlto_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel
 
 
+DeclareShipped = Callable[[str], declaration.FamilyDeclaration]
 BuildShipped = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
-def build_shipped(tmp_path_factory: pytest.TempPathFactory) -> BuildShipped:
+def declare_shipped(tmp_path_factory: pytest.TempPathFactory) -> DeclareShipped:
+    """The declaration of a shipped family, thinned out but where all of its kernels are launched or linked."""
+    directory = tmp_path_factory.mktemp("thin")
+    try:
+        device.current()
+    except NoDeviceError:
+        if shipped.ALL not in os.environ:
+            return lambda name: shipped.thin(name, directory)
+    return lambda name: declaration.load_family(declaration.find_family(name))
+
+
+@pytest.fixture(scope="session")
+def build_shipped(tmp_path_factory: pytest.TempPathFactory, declare_shipped: DeclareShipped) -> BuildShipped:
     """Build a database of shipped families; what several hold is compiled once."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -274,9 +288,10 @@ def build_shipped(tmp_path_factory: pytest.TempPathFactory) -> BuildShipped:
     cache = open_cache(shared / "shipped")
 
     def make(*names: str) -> Path:
-        families = [declaration.load_family(declaration.find_family(name)) for name in names]
         with FileLock(shared / "shipped.lock"):
-            return build(families, tmp_path_factory.mktemp(names[0]) / "families.fragdb", cache=cache).path
+            return build(
+                list(map(declare_shipped, names)), tmp_path_factory.mktemp(names[0]) / "families.fragdb", cache=cache
+            ).path
 
     return make
 
@@ -319,7 +334,7 @@ def transport(build_shipped: BuildShipped) -> KernelFamily:
 
 @pytest.fixture(scope="session")
 def ivf_flat(build_shipped: BuildShipped) -> KernelFamily:
-    """The family ``ivf_flat``, in a database of its own: its 341 fragments take a minute to compile on two cores."""
+    """The family ``ivf_flat``, in a database of its own."""
     return KernelFamily("ivf_flat", FragmentDatabase(build_shipped("ivf_flat")))
 
 
