@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import jitlto
+from jitlto.cuda import libraries
 from tests.benchmarks.script import installed
+from tests.support.families import MINI, write_family
 from tests.support.process import ROOT, output_of
 
 HEAVY = ("cuda", "numpy", "jinja2", "sqlite3", "click", "torch", "jax")
@@ -128,3 +130,19 @@ print(json.dumps(sorted(sys.modules)))
     assert loaded(names, ("jinja2", "click")) == []
     # Without JITLTO_STORE, nothing of shared stores either.
     assert [name for name in names if name.startswith(("jitlto.stores", "obstore", "cryptography"))] == []
+
+
+@pytest.mark.slow
+def test_a_build_in_which_nothing_changed_loads_no_demangler_and_finds_packages_itself(tmp_path: Path) -> None:
+    code = """
+import contextlib, json, sys
+from jitlto.cli import run
+with contextlib.redirect_stdout(sys.stderr):
+    assert run(["build", sys.argv[1], "-o", sys.argv[1] + ".fragdb", "--quiet"]) == 0
+print(json.dumps(sorted(sys.modules)))
+"""
+    path = write_family(tmp_path / "mini", MINI)
+    unchanged = [run(code, str(path), JITLTO_CACHE_DIR=str(tmp_path / "cache")) for _ in range(2)][1]
+    assert isinstance(unchanged, list)
+    unneeded = ["demangle", *(["cuda.pathfinder"] if libraries.find_packaged(*libraries.FILES["nvrtc"]) else [])]
+    assert set(unchanged).isdisjoint(unneeded)

@@ -2,12 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 
 from jitlto.base.errors import BuildError
 from jitlto.base.layouts import canonical_spelling, is_built_in, is_same_type, is_supported
-from jitlto.base.mangling import base_name, demangle, parameter_types
+from jitlto.base.mangling import base_name, demangle
 from jitlto.base.types import UNKNOWN_TYPE, Parameter, find_scalar
 from jitlto.compile.compiler import CompiledSource
 from jitlto.families.templates import RenderedSource
@@ -84,10 +83,7 @@ def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSou
     layout = next(symbol.layout for symbol in compiled.provides if symbol.name == kernel)
     kinds = layout.rpartition("(")[2].rstrip(")").split(",")  # a number for what is taken as such
     is_c = not kernel.startswith("_Z")
-    actual: Sequence[str | None] = [type_ for _, type_ in found]
-    if not is_c:
-        mangled = parameter_types(kernel) or ()  # none of a name that is too long to be written out
-        actual = mangled if len(mangled) == len(sizes) else [None] * len(sizes)
+    actual = [type_ for _, type_ in found]
     declared = [_split_declaration(text, rendered) for text in rendered.params]
     names = [name for _, name in declared] or [name or f"arg{n}" for n, (name, _) in enumerate(found)]
     counts = f"the kernel takes {len(sizes)} parameters, but params declares {len(declared)}"

@@ -13,6 +13,7 @@ from jitlto.build.execution import transport
 from jitlto.compile.compiler import CompileJob
 from jitlto.compile.nvrtc_program import program_name
 from jitlto.cuda.ptx import parse_ptx
+from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
 
 #: What logs call a text.
@@ -31,9 +32,9 @@ def compile_text(job: CompileJob) -> Answer:
     """Compile a job to PTX for each of its architectures."""
     compiler = transport.find_compiler(job.toolchain)
     try:
-        texts = compiler.make(job, job.architectures, ptx=True).ptx.values()
+        texts = compiler.make(job, [(ImageKind.PTX, each) for each in job.architectures]).images.values()
     except CompileError as error:
-        return Answer((error.log or str(error)).replace(program_name(job.source), PROBE_NAME))
+        return Answer((error.log or str(error)).replace(program_name(job.source.text), PROBE_NAME))
     return Answer(found=tuple(dict.fromkeys(name for text in texts for name in parse_ptx(text.decode()).declarations)))
 
 

@@ -87,7 +87,7 @@ def check_settings(
 
 def _find_dependence(family: FamilyDeclaration, sides: _Sides) -> BuildError | None:
     """Return the error for the first word on which the family's interfaces must not depend; None if there is none."""
-    headers = {config: _own_headers(config, family.interfaces) for config in sides}
+    headers = {config: config.own_closure(interfaces_first(family.interfaces)).headers for config in sides}
     first, *others = sides
     is_auto = any(config.candidates for config in sides)
     asked = [
@@ -107,10 +107,6 @@ def _find_dependence(family: FamilyDeclaration, sides: _Sides) -> BuildError | N
             hint = "give all groups the same, under [family]; or ask for it in the bodies of functions alone"
             return BuildError(what, code="build-interface-architecture", where=str(family.path), hint=hint)
     return None
-
-
-def _own_headers(config: CompileConfig, interfaces: Iterable[str]) -> Mapping[str, bytes]:
-    return config.own_closure(interfaces_first([*interfaces])).headers
 
 
 def _settings(config: CompileConfig) -> tuple[str, list[str]]:

@@ -1,7 +1,6 @@
 """The twin of a database with line information, for profilers: see :mod:`jitlto.database.twin`."""
 
 import posixpath
-import shutil
 import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
@@ -27,7 +26,8 @@ def check_writable(database: Path) -> None:
     """
     directory = twin_directory(database)
     if directory.exists() and read_original(directory) is None:
-        what, hint = "exists and is not the twin of a database: not overwritten", "give another name with -o"
+        what = "exists, and is not a twin of this version of jitlto: not overwritten"
+        hint = "give another name with -o, or remove the directory if it is the twin of an earlier version"
         raise DatabaseError(what, code="database-overwrite", where=str(directory), hint=hint)
 
 
@@ -44,32 +44,35 @@ def build_twin(families: Iterable[FamilyDeclaration], database: Path, **how: Any
     """
     check_writable(database)
     directory = twin_directory(database)
-    rendered = RenderedFamilies(map(_with_lineinfo, families))
+    known: dict[str, FamilyDeclaration] = {}
+    rendered = RenderedFamilies(_with_lineinfo(family, known) for family in families)
     # Beside it, so that it can be renamed.
-    work = Path(tempfile.mkdtemp(prefix=f"{directory.name}.", dir=directory.parent))
-    try:
-        made = work / "new"
+    with tempfile.TemporaryDirectory(
+        prefix=f"{directory.name}.", dir=directory.parent, ignore_cleanup_errors=True
+    ) as work:
+        made = Path(work, "new")
         made.mkdir()
         build(rendered, made / database.name, **how)
         for request in rendered.requests:
             _write(request, made / SOURCES / request.key.family)
         mark_twin(made, digest_of(database) or "")
         if directory.exists():
-            directory.rename(work / "old")
+            directory.rename(Path(work, "old"))
         made.rename(directory)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return directory
 
 
-def _with_lineinfo(family: FamilyDeclaration) -> FamilyDeclaration:
-    return replace(family, link=family.link.merge({"lineinfo": True}), uses=tuple(map(_with_lineinfo, family.uses)))
+def _with_lineinfo(family: FamilyDeclaration, known: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
+    if family.name not in known:
+        uses = tuple(_with_lineinfo(used, known) for used in family.uses)
+        known[family.name] = replace(family, link=family.link.merge({"lineinfo": True}), uses=uses)
+    return known[family.name]
 
 
 def _write(request: CompileRequest, directory: Path) -> None:
     """Write the files of a fragment, by the names in its line table: the source, and the family's headers."""
     source = request.closure
-    texts = {f"{request.key.group}/{program_name(source)}": source.text}
+    texts = {f"{request.key.group}/{program_name(source.text)}": source.text}
     for name in sorted(source.headers.keys() & request.own_closure.headers.keys()):
         text, plain = source.headers[name], split_name(name)[1]
         is_found = request.config.own.find(plain) == text  # otherwise another header has the plain name

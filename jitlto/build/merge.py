@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
 
 from jitlto.base.errors import BuildError
 from jitlto.base.text import describe_differences, pluralize
@@ -89,10 +89,8 @@ def merge_databases(
             if family.faults is not None:
                 check_interfaces(record, planned, family.faults)
         store = cache.store if cache else None
-        check = partial(proof.prove_once, advice, store=store, allow_incomplete=allow_incomplete)
-        images = {
-            image.sha256: source.read(image) for source in opened for f in source.fragments() for image in f.images
-        }
+        check = partial(proof.prove_once, advice, fragments, store=store, allow_incomplete=allow_incomplete)
+        images = dict(chain.from_iterable(one.images() for one in opened))
         digest = writer.write(output, [*records.values()], fragments, images, check=check)
     return MergeReport(Path(output), digest, tuple(fragments), tuple(dict.fromkeys(advice)))
 
@@ -110,10 +108,8 @@ def _conflict(what: str, one: Path, other: Path) -> BuildError:
 
 # --- parts of one build
 
-_Parts: TypeAlias = Sequence[tuple[FragmentDatabase, PartRecord]]
 
-
-def _join(parts: _Parts, advice: list[str]) -> Iterator[_Family]:
+def _join(parts: Sequence[tuple[FragmentDatabase, PartRecord]], advice: list[str]) -> Iterator[_Family]:
     """Join the parts of a build: yield its families, and add to the advice what is allowed and was found."""
     first, whole = parts[0]
     holders: dict[FragmentKey, tuple[Fragment, Path]] = {}

@@ -24,6 +24,7 @@ from jitlto.build.findings import compile_failure, describe_causes, group_findin
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import InterfaceProof, find_broken
 from jitlto.build.interfaces import check_interfaces, interface_texts, own_texts
+from jitlto.build.proofs import Proofs
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
 from jitlto.compile.compiler import CompiledSource
@@ -117,19 +118,27 @@ def build(
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
         if scheduler.failures:
             raise _explain_all(scheduler, compiler)
-        interfaces = InterfaceProof(scheduler.sources, compiler, {f.name: f.own_interfaces for f in sources.families})
+        proofs = Proofs(store := cache.store if cache else None)
+        known = proofs.key("interfaces", repr(sources.records), *((str(r.key), r.cache_key) for r in scheduler.sources))
+        interfaces = None
+        if shard or not proofs.has(known):
+            own = {family.name: family.own_interfaces for family in sources.families}
+            interfaces = InterfaceProof(scheduler.sources, compiler, own)
         sources.check_settings()
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
         advice, records = [*sources.advice], [*sources.records.values()]
-        part = _part(shard, sources, interfaces, advice) if shard else None
-        store = cache.store if cache else None
+        part = _part(shard, sources, interfaces, advice) if shard and interfaces else None
 
         def check(path: Path, digest: str) -> None:
             try:  # kernels are planned while the interfaces are compiled
-                proof.prove_once(advice, path, digest, store, sources.show, allow_incomplete=allow_incomplete)
+                proof.prove_once(
+                    advice, fragments, path, digest, store, sources.show, allow_incomplete=allow_incomplete
+                )
             finally:  # its errors say more than that kernels do not plan
-                _check_interfaces(sources, fragments, interfaces)
+                if interfaces:
+                    _check_interfaces(sources, fragments, interfaces)
+                    proofs.add(known)
 
         observer.phase("write")
         digest = writer.write(output, records, fragments, blobs, part=part, check=None if shard else check)

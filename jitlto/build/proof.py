@@ -75,6 +75,7 @@ class UnplannedKernelsError(BuildError):
 
 def prove_once(
     advice: list[str],
+    fragments: list[Fragment],
     path: Path,
     digest: str,
     store: CacheDir | None,
@@ -86,6 +87,7 @@ def prove_once(
 
     Args:
         advice: What is added to.
+        fragments: Those of the database, sorted by key.
         path, digest: The database.
         store: Where proofs are kept; None to keep none.
         show, allow_incomplete: As for :func:`require_kernels`.
@@ -94,7 +96,7 @@ def prove_once(
     key = proofs.key("plans", digest)
     if proofs.has(key):
         return
-    with FragmentDatabase(path) as database:
+    with FragmentDatabase(path, fragments) as database:
         found = require_kernels(database, show, allow_incomplete=allow_incomplete)
     advice += found
     if not found:

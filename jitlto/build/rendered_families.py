@@ -156,7 +156,7 @@ def _config(
     )
     own = HeaderSearch(family.include, options=options, files=files)
     every = tuple(sorted({*family.architectures, *archs}))
-    how = CompileConfig(toolchain, search, own, every, options, family.images, family.interfaces)
+    how = CompileConfig(toolchain, search, own, every, options, family.image_forms(every), family.interfaces)
     if not family.is_auto:
         return how
     linker = nvjitlink.version()

@@ -60,9 +60,8 @@ def digest_sources(requests: Iterable[CompileRequest]) -> dict[FragmentKey, str]
     found: dict[FragmentKey, str] = {}
     for request in requests:
         rendered, config = request.rendered, request.config
-        how = [" ".join(config.images), " ".join(map(str, config.architectures)), *config.options]
-        if config.candidates:
-            how.insert(1, "auto")
+        images = " ".join(f"{kind} {architecture}" for kind, architecture in config.images)
+        how = [images, "auto" if config.candidates else "", *config.options]
         parts = [request.own_closure.sha256, rendered.group.entry or "", *rendered.params, *how]
         found[request.key] = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return found

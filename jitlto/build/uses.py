@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from jitlto.base.errors import FamilyError
-from jitlto.compile.declarations import find_conflicts, line_of, macro_definitions, macros, words
+from jitlto.compile.declarations import find_conflicts, line_of, macro_definitions, macros, read_declarations, words
 from jitlto.compile.includes import all_directives, scan
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.options import macro_values, option_macros
@@ -24,42 +24,53 @@ def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] |
         FamilyError: If an include of a used interface finds another header, or one depends on a macro that is not the
             same for both, or that another leaves changed, or has a template that the other interfaces specialise.
     """
+    texts = {
+        name: {header: text.encode("utf-8", "surrogateescape") for header, text in family.headers}
+        for name, family in families.items()
+    }
     for name, family in families.items():
         for used in map(families.__getitem__, family.uses):
-            for what, hint in _find_differences(family, used, families):
+            for what, hint in _find_differences(family, used, families, texts):
                 raise FamilyError(what, code="family-use", where=(places or {}).get(name), hint=hint)
 
 
 def _find_differences(
-    family: FamilyRecord, used: FamilyRecord, families: Mapping[str, FamilyRecord]
+    family: FamilyRecord,
+    used: FamilyRecord,
+    families: Mapping[str, FamilyRecord],
+    texts: Mapping[str, Mapping[str, bytes]],
 ) -> Iterator[tuple[str, str]]:
     """Yield headers and macros that are not the same for a family as for one that it uses, and specialisations."""
-    headers = dict(family.headers)
-    included = {each.name: name for name, text in used.headers for each in scan(_encode(text))[0]}
-    for header in sorted((included.keys() & headers.keys()).difference(dict(used.headers))):
+    headers, own = texts[family.name], texts[used.name]
+    included = {each.name: name for name, text in own.items() for each in scan(text)[0]}
+    for header in sorted((included.keys() & headers.keys()) - own.keys()):
         what = f"{included[header]} of {used.name} includes or asks for {header}, a header of its user {family.name}"
         yield what, f"give {header} another name in {family.name}"
-    for header, text in used.headers:
+    for header, text in own.items():
         if (found := headers.get(header)) != text:
             # An include of a header that is not searched for first has its exact name.
-            names = re.findall(r'[<"]\+\d+//([^">]+)[">]', found or "")
+            names = re.findall(r'[<"]\+\d+//([^">]+)[">]', (found or b"").decode("utf-8", "surrogateescape"))
             other = next((each for each in names if each in headers), header)
             what = f"{family.name} uses {used.name}, but finds another header {other!r} than its interfaces mean"
             yield what, f"give {other} another name in one of the families, or build both from the same sources"
     differing = {name for name, _ in macro_values(family.options).items() ^ macro_values(used.options).items()}
-    for header, text in used.headers:
-        for macro in sorted(differing & words(_encode(text))):
+    for header, text in own.items() if differing else ():
+        for macro in sorted(differing & words(text)):
             option = option_macros((*family.options, *used.options))[macro]
             what = f"only one of {family.name} and {used.name}, which it uses, is compiled with {option}"
             yield what, f"give both the same: the interface {header} depends on it"
-    yield from _find_left_macros(family, used, families)
+    yield from _find_left_macros(family, used, families, texts)
     # What the interfaces before or behind its own specialise.
-    theirs = {_encode(text) for name in used.uses for _, text in families[name].headers}
-    known = {_encode(text) for _, text in used.headers}
-    texts = {name: _encode(text) for name, text in sorted(headers.items())}
-    mentioned = {name: text for name, text in texts.items() if text in known - theirs}
-    foreign = {name: text for name, text in texts.items() if text not in known}
-    for conflict in find_conflicts(b"\n".join(foreign.values()), mentioned):
+    known = {*own.values()}
+    ours = known.difference(*(texts[name].values() for name in used.uses))
+    mentioned = {name: text for name, text in headers.items() if text in ours}
+    foreign = {name: text for name, text in headers.items() if text not in known}
+    # What families between the two specialise is found for them.
+    between = (texts[name].values() for name in family.uses if used.name in families[name].uses)
+    looks = any(read_declarations(text).special for text in {*foreign.values()}.difference(*between)) or any(
+        read_declarations(text).special_macros for text in (*foreign.values(), *mentioned.values())
+    )
+    for conflict in find_conflicts(b"\n".join(foreign.values()), mentioned) if looks else ():
         if conflict.kind == "specialisation":
             header = next(name for name, text in foreign.items() if conflict.name in words(text))
             what = f"{header}:{conflict.line_in(foreign[header])} specialises {conflict.name}, which "
@@ -68,17 +79,24 @@ def _find_differences(
 
 
 def _find_left_macros(
-    family: FamilyRecord, used: FamilyRecord, families: Mapping[str, FamilyRecord]
+    family: FamilyRecord,
+    used: FamilyRecord,
+    families: Mapping[str, FamilyRecord],
+    texts: Mapping[str, Mapping[str, bytes]],
 ) -> Iterator[tuple[str, str]]:
     """Yield the macros that interfaces before those of a used family leave changed, and that these mention."""
-    own = {name: _encode(text) for name, text in used.headers}
-    last = max(map(family.interfaces.index, used.interfaces), default=0)
+    own, places = texts[used.name], {name: place for place, name in enumerate(family.interfaces)}
+    last = max(map(places.__getitem__, used.interfaces), default=0)
+    guarded = {text for text in own.values() if _ONCE.search(text)}
+    known = {*own.values()}
     for other in (families[name] for name in family.uses if name not in (used.name, *used.uses)):
-        begins = min(map(family.interfaces.index, other.interfaces), default=last)
-        before = {name: _encode(text) for name, text in other.headers if begins < last}
-        once = {name: text for name, text in before.items() if text in own.values() and _ONCE.search(text)}
-        for header, text in before.items():
-            for macro in sorted(macros(text)) if text not in own.values() else ():
+        begins = min(map(places.__getitem__, other.interfaces), default=last)
+        # A header that another one has too has been looked at, with all that it includes.
+        new = {name: text for name, text in texts[other.name].items() if begins < last and text not in known}
+        known.update(new.values())
+        once = {name: text for name, text in texts[other.name].items() if text in guarded} if new else {}
+        for header, text in new.items():
+            for macro in sorted(macros(text)):
                 if place := _changed_mention(macro, text, own, once):
                     what = f"{header}:{line_of(text, macro, is_macro=True)} leaves the macro {macro} changed, which "
                     what += f"{place} mentions: {_unlike(family, used)}"
@@ -122,7 +140,3 @@ def _spans_include(text: bytes, macro: str) -> bool:
 
 def _unlike(family: FamilyRecord, used: FamilyRecord) -> str:
     return f"{family.name} is compiled behind both, the fragments of {used.name} behind the second alone"
-
-
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")

@@ -54,9 +54,6 @@ def find_operators(name: str) -> list[Operator]:
         OperatorError: If something cannot be imported, or declares no operator.
         JitltoError: That an import raises.
     """
-    if not all(map(str.isidentifier, name.split("."))):
-        what, hint = f"{name!r} is not the name of a module", "give the name that Python imports: PACKAGE.MODULE"
-        raise OperatorError(what, code="operator-import", hint=hint)
     before = set(declared)
     module = _import(name)
     for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{name}.", lambda _: None):
@@ -76,10 +73,10 @@ def _import(name: str) -> Any:
         raise  # a declaration that contradicts itself, or PyTorch that is not installed
     except Exception as error:  # what a module does on import is its own affair
         hint = "give the name that Python imports, and install the package and what it imports: pip install -e ."
-        if not isinstance(error, ImportError):
+        if not isinstance(error, ImportError) and all(map(str.isidentifier, name.split("."))):
             hint = f"correct the module; this shows where it fails: python -c 'import {name}'"
         what = f"cannot be imported: {type(error).__name__}: {error}"
-        raise OperatorError(what, code="operator-import", where=name, hint=hint) from error
+        raise OperatorError(what, code="operator-import", where=name or repr(name), hint=hint) from error
 
 
 def check_operators(target: str, archs: Sequence[Architecture] = (), *, workers: int | None = None) -> OperatorsResult:

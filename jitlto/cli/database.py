@@ -46,8 +46,8 @@ def show(database: Path, key: str, as_json: bool) -> None:
         fragments = {fragment.key.text: fragment for fragment in opened.fragments(family)}
         fragment = fragments.get(key)
         if fragment is None:
-            near = suggest(key, sorted({each.key.group for each in fragments.values()}), suggest(key, fragments))
-            hint = f"{near} `jitlto ls {database}` lists the keys".lstrip()
+            of_group = {each.key.group: text for text, each in fragments.items()}
+            hint = f"{suggest(of_group.get(key, key), fragments)} `jitlto ls {database}` lists the keys".lstrip()
             raise DatabaseError(f"no fragment {key}", code="database-no-such-fragment", where=str(database), hint=hint)
         group = opened.families[fragment.key.family].group(fragment.key.group)
     tune = to_builtins(group.tune) if group and group.tune else {}
@@ -64,9 +64,7 @@ def _lines(fragment: Fragment, tune: Mapping[str, object]) -> Iterator[str]:
         for symbol in symbols:
             yield f"  {what}  {demangle(symbol.name)}  layout {symbol.layout}{'  weak' if symbol.weak else ''}"
     for image in fragment.images:
-        isa = f", ISA {image.ptx_isa}" if image.ptx_isa else ""
-        made = f"{image.architecture.compute}, {image.toolchain} {image.version}{isa}"
-        yield f"  {image.kind:<9} {made}, {image.size} bytes, sha256 {image.sha256}"
+        yield f"  image     {image}, {image.size} bytes, sha256 {image.sha256}"
     for what, text in tune.items():
         yield f"  tune      {what}: {json.dumps(text)}"
 

@@ -15,7 +15,7 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.files import check_path
 from jitlto.base.versions import Architecture
 from jitlto.cuda import nvjitlink
-from jitlto.cuda.compatibility import can_link_for, linkable_architectures
+from jitlto.cuda.compatibility import check_target
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,14 +51,12 @@ def parse_target(text: str) -> Architecture:
         click.BadParameter: If it is invalid or not acceptable.
         ToolchainError: If nvJitLink is not installed.
     """
+    linker = nvjitlink.version()
     try:
         target = Architecture.parse(text)
+        check_target(target, linker)
     except JitltoError as error:
         raise click.BadParameter(f"{error.what}; {error.hint}") from error
-    linker = nvjitlink.version()
-    if not can_link_for(linker, target):
-        known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
-        raise click.BadParameter(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}")
     return target
 
 

@@ -74,7 +74,7 @@ def _summarise(plan: Plan) -> None:
     for parameter in plan.entry.signature:
         click.echo(f"  {parameter}")
     for fragment, image in zip(plan.fragments, plan.images, strict=True):
-        click.echo(f"  {fragment.key}  {image.kind} {image.architecture.compute}, {image.size} bytes")
+        click.echo(f"  {fragment.key}  {image}, {image.size} bytes")
     click.echo(f"digest {plan.digest}")
     how = LAYERS[linked.layer][1] + (f" in {1000 * linked.seconds:.0f} ms" if linked.layer == "link" else "")
     click.echo(f"links for {linked.target} ({plan.link_mode}): {len(linked.cubin)} bytes, {how}")

@@ -46,11 +46,11 @@ def add_variants(compiler: Toolchain, job: CompileJob, compiled: CompiledSource)
         if architecture in made:
             return made[architecture]
         try:
-            one = compiler.make(job, [architecture], ltoir=True)
+            one = compiler.make(job, [(ImageKind.LTOIR, architecture)])
         except CompileError:
             return None
         reads.update(one.reads)
-        return nvfatbin.wrap("LTOIR", one.ltoir[architecture], architecture)
+        return nvfatbin.wrap(ImageKind.LTOIR, one.images[ImageKind.LTOIR, architecture], architecture)
 
     @cache
     def code(architecture: Architecture, target: Architecture) -> list[bytes] | None:

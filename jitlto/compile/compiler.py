@@ -14,11 +14,11 @@ from jitlto.base.errors import CompileError
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import ltoir_symbols
-from jitlto.compile.signatures import Parameters
+from jitlto.compile.signatures import Parameters, mangled_parameters
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.bodies import hash_weak
 from jitlto.cuda.ptx import Module, parse_ptx
-from jitlto.record.fragment import ImageKind, Symbol
+from jitlto.record.fragment import ImageForm, ImageKind, Symbol
 from jitlto.record.headers import Source
 
 #: Name in ``family.toml`` → the module that has a class ``Compiler`` for it.
@@ -34,7 +34,7 @@ class CompileJob:
     source: Source
     architectures: tuple[Architecture, ...]  # at least one, sorted
     options: tuple[str, ...]
-    images: tuple[ImageKind, ...]  # LTO-IR, PTX for the lowest architecture, or both
+    images: tuple[ImageForm, ...]  # sorted
     sharers: int = 1  # jobs of this build with the same includes; decides whether to make a snapshot
     #: The lowest architecture and later ones; LTO-IR is added for those of them where the code differs.
     candidates: tuple[Architecture, ...] = ()
@@ -52,11 +52,12 @@ class CompiledSource:
     requires: tuple[Symbol, ...]
     #: The mangled name of each kernel, and the size and alignment of each of its parameters, in bytes.
     kernels: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
-    #: LTO-IR for each architecture and relocatable PTX for the lowest, each in a fatbin of its own.
+    #: Each in a fatbin of its own.
     images: tuple[tuple[ImageKind, Architecture, bytes], ...]
     reads: tuple[str, ...]  # names of the headers that the compiler read and found by itself, perhaps of others too
     log: str  # warnings
-    #: The mangled name of each kernel, with the names and types of its parameters as far as its text tells them.
+    #: The mangled name of each kernel, with the names and types of its parameters as far as they are known: it or its
+    #: text may tell them.
     parameters: tuple[tuple[str, Parameters], ...] = ()
     #: Of what is weak in the PTX image: the name, and the hash of the definition.
     bodies: tuple[tuple[str, str], ...] = ()
@@ -72,11 +73,10 @@ class CompileResult:
 
 
 class Made(NamedTuple):
-    """What runs of a front end have made, by architecture."""
+    """What runs of a front end have made."""
 
     log: str
-    ltoir: Mapping[Architecture, bytes]  # not in fatbins
-    ptx: Mapping[Architecture, bytes]
+    images: Mapping[ImageForm, bytes]  # not in fatbins; PTX without a NUL
     reads: tuple[str, ...] = ()  # as of a compiled source
 
 
@@ -100,10 +100,8 @@ class Toolchain(ABC):
         """
 
     @abstractmethod
-    def make(
-        self, job: CompileJob, architectures: Sequence[Architecture], *, ltoir: bool = False, ptx: bool = False
-    ) -> Made:
-        """Run the front end for LTO-IR, PTX or both.
+    def make(self, job: CompileJob, forms: Sequence[ImageForm]) -> Made:
+        """Run the front end for images.
 
         Raises:
             CompileError: If the compiler rejects the source; ``log`` names the source by
@@ -115,9 +113,10 @@ class Toolchain(ABC):
         """Return whether nvJitLink tells the symbols of its LTO-IR with kernels, so that no PTX need be made."""
         return ltoir_symbols.can_read(self.version)
 
-    def identify(self, images: Sequence[ImageKind]) -> str:
+    def identify(self, images: Sequence[ImageForm]) -> str:
         """Return the identity for such images: without PTX, what symbols are read with belongs to it."""
-        return self.identity if ImageKind.PTX in images or not self.reads_ltoir() else f"{self.identity} with nvJitLink"
+        is_alone = ImageKind.PTX in dict(images) or not self.reads_ltoir()
+        return self.identity if is_alone else f"{self.identity} with nvJitLink"
 
     def load(self) -> None:
         """Load the libraries that compiles need, so that forks of this process have them."""
@@ -127,23 +126,24 @@ class Toolchain(ABC):
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job; errors as of :meth:`make`."""
         architectures = sorted(job.architectures)
-        wants_ptx = ImageKind.PTX in job.images
+        texts = [(ImageKind.PTX, each) for each in architectures]
+        wants_ptx = texts[0] in job.images
         is_read = not wants_ptx and b"__global__" in job.source.text and self.reads_ltoir()
-        made = self.make(job, architectures, ltoir=ImageKind.LTOIR in job.images, ptx=not is_read)
-        modules = ltoir_symbols.read_modules(made.ltoir) if is_read else None
+        made = self.make(job, job.images if is_read else [*dict.fromkeys((*job.images, *texts))])
+        ltoir = {each: data for (kind, each), data in made.images.items() if kind is ImageKind.LTOIR}
+        modules = ltoir_symbols.read_modules(ltoir) if is_read else None
         if modules is None:
-            texts = made.ptx or self.make(job, architectures, ptx=True).ptx
-            modules = [parse_ptx(texts[each].decode()) for each in architectures]
-        images = [(ImageKind.LTOIR, a, nvfatbin.wrap("LTOIR", data, a)) for a, data in made.ltoir.items()]
-        if wants_ptx:
-            lowest = architectures[0]
-            images.append((ImageKind.PTX, lowest, nvfatbin.wrap("PTX", made.ptx[lowest], lowest)))
+            found = self.make(job, texts).images if is_read else made.images
+            modules = [parse_ptx(found[text].decode()) for text in texts]
+        images = [(kind, each, nvfatbin.wrap(kind, made.images[kind, each], each)) for kind, each in job.images]
         module = merge_modules(architectures, modules)
-        kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
+        names = (symbol.name for symbol in module.provides if symbol.kind == "kernel")
+        kernels = [(name, module.declarations[name].parameters) for name in sorted(names)]
         return CompiledSource(
             self.name, self.version, module.target, module.isa, module.provides, module.requires,
-            tuple(sorted(kernels)), tuple(sorted(images)), made.reads, made.log,
-            bodies=hash_weak(module) if wants_ptx else (),
+            tuple(kernels), tuple(sorted(images)), made.reads, made.log,
+            tuple((name, mangled_parameters(name, len(sizes))) for name, sizes in kernels),
+            hash_weak(module) if wants_ptx else (),
         )  # fmt: skip
 
 

@@ -18,12 +18,14 @@ from pathlib import Path
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import CompileError, ToolchainError
 from jitlto.base.files import temporary_directory
-from jitlto.base.versions import Architecture, Version
+from jitlto.base.versions import Version
 from jitlto.compile import diagnostics, headers
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompileJob, Made, Toolchain
 from jitlto.compile.includes import scan_quickly
 from jitlto.cuda import toolkit
+from jitlto.cuda.nvfatbin import RECIPES
+from jitlto.record.fragment import ImageForm
 
 _INSTALL = (
     "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13; and "
@@ -97,16 +99,14 @@ class Compiler(Toolchain):
         """The directories of the toolkit's headers and the host's, which nvcc searches itself."""
         return self._directories
 
-    def make(
-        self, job: CompileJob, architectures: Sequence[Architecture], *, ltoir: bool = False, ptx: bool = False
-    ) -> Made:
-        """Run nvcc once, with code of these kinds for each architecture.
+    def make(self, job: CompileJob, forms: Sequence[ImageForm]) -> Made:
+        """Run nvcc once.
 
         Raises:
             CompileError: If nvcc rejects the source or an option; ``log`` has NVRTC's format and name of the source.
             ToolchainError: If nvcc cannot be run, is killed or does not write all files.
         """
-        source, names = nvrtc.program_name(job.source), headers.header_paths(job.source.headers)
+        source, names = nvrtc.program_name(job.source.text), headers.header_paths(job.source.headers)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
         for root in headers.include_directories(job.source.headers):
             command += ["-I", root]
@@ -115,8 +115,9 @@ class Compiler(Toolchain):
             command += ["-Xcompiler", "-fno-canonical-system-headers"]
         # The seed depends on the text alone, like the name: headers that are not read must not change the result.
         command += [f"--frandom-seed={source}", "-Xcicc", f"--orig_src_path_name,{_HERE}/{source}"]
+        architectures = dict.fromkeys(architecture for _, architecture in forms)
         for a in architectures:
-            codes = [f"lto_{a}"] * ltoir + [f"compute_{a}"] * ptx
+            codes = [f"{RECIPES[kind].code}_{a}" for kind, each in forms if each == a]
             command += ["-gencode", f"arch={a.compute},code=[{','.join(codes)}]"]
         with temporary_directory("jitlto-nvcc-") as name:
             work, kept = Path(name), Path(name) / _KEPT
@@ -131,12 +132,8 @@ class Compiler(Toolchain):
                 raise diagnostics.make_source_error("nvcc", log, _hint(log))
             reads = self._reads(job, names, [path.read_bytes() for path in kept.glob("*.ii")])
             stems = {a: f"{Path(source).stem}{f'.{a.compute}' * (len(architectures) > 1)}" for a in architectures}
-            return Made(
-                log,
-                {a: _read(kept / f"{stem}.ltoir") for a, stem in stems.items() if ltoir},
-                {a: _read(kept / f"{stem}.ptx").rstrip(b"\0") for a, stem in stems.items() if ptx},
-                reads,
-            )
+            files = {(kind, a): kept / f"{stems[a]}.{RECIPES[kind].name.lower()}" for kind, a in forms}
+            return Made(log, {form: _read(file) for form, file in files.items()}, reads)
 
     def _reads(self, job: CompileJob, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:
         """The headers that were read, and what they and the source search for.
@@ -237,7 +234,7 @@ def _entered(preprocessed: bytes) -> set[str]:
 def _read(path: Path) -> bytes:
     if not path.is_file():
         raise ToolchainError(f"nvcc wrote no {path.name}", code="toolchain-failed", hint=_INSTALL)
-    return path.read_bytes()
+    return path.read_bytes().rstrip(b"\0") if path.suffix == ".ptx" else path.read_bytes()
 
 
 def _log(text: str, names: Mapping[str, str]) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jitlto.base.cached import cached_property
-from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.compiler import CompileJob, Made, Toolchain
 from jitlto.compile.nvrtc_program import Step
 from jitlto.compile.snapshot import Snapshots
 from jitlto.cuda import toolkit
+from jitlto.record.fragment import ImageForm
 
 
 class Compiler(Toolchain):
@@ -35,19 +35,9 @@ class Compiler(Toolchain):
         toolkit.bindings("nvrtc")
         super().load()
 
-    def make(
-        self, job: CompileJob, architectures: Sequence[Architecture], *, ltoir: bool = False, ptx: bool = False
-    ) -> Made:
+    def make(self, job: CompileJob, forms: Sequence[ImageForm]) -> Made:
         """Run NVRTC for each architecture and kind."""
         nvrtc.check_no_nul(job.source)
-        kinds = [kind for kind, is_wanted in (("ltoir", ltoir), ("ptx", ptx)) if is_wanted]
-        following = [Step.from_options("ptx", each, job.options) for each in architectures if ptx]
-        data: dict[str, dict[Architecture, bytes]] = {"ltoir": {}, "ptx": {}}
-        logs: list[str] = []
-        for kind in kinds:
-            for each in architectures:
-                step = Step.from_options(kind, each, job.options)
-                output = self._snapshots.run(job.source, step, job.sharers, following)
-                data[kind][each] = output.data
-                logs.append(output.log)
-        return Made(logs[0], data["ltoir"], data["ptx"])
+        steps = [Step(kind, each, job.options) for kind, each in forms]
+        outputs = [self._snapshots.run(job.source, step, job.sharers, steps[n + 1 :]) for n, step in enumerate(steps)]
+        return Made(outputs[0].log, {form: output.data for form, output in zip(forms, outputs, strict=True)})

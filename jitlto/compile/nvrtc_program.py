@@ -16,33 +16,29 @@ from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile.diagnostics import find_hint, make_source_error
 from jitlto.cuda import toolkit
+from jitlto.cuda.nvfatbin import RECIPES
 from jitlto.cuda.ptx import ANCHOR, Module, parse_ptx
+from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source, split_leading_includes
 
 #: The name by which a program includes what follows its leading includes. Where no header of that name is given, NVRTC
 #: opens the file, at that moment: see :mod:`jitlto.compile.snapshot`.
 REST = "/proc/self/fd/99"
 
-_OPTIONS = {"ltoir": ("-dlto",), "ptx": ()}
 _NAME_DIGITS = 20  # 80 bits
 _SEED = Version(12, 9)  # the first that was found to have --frandom-seed
 
 
 class Step(NamedTuple):
-    """One run of the compiler: what it makes (``ltoir`` or ``ptx``), for what, and how."""
+    """One run of the compiler: what it makes, for what, and how."""
 
-    kind: str
+    kind: ImageKind
     architecture: Architecture
-    options: tuple[str, ...]
-
-    @classmethod
-    def from_options(cls, kind: str, architecture: Architecture, options: Sequence[str]) -> Step:
-        """Return the step that makes ``kind`` with an author's options."""
-        return cls(kind, architecture, (*options, "--relocatable-device-code=true", *_OPTIONS[kind]))
+    options: Sequence[str]  # an author's
 
 
 class Output(NamedTuple):
-    """Output of one run of the compiler: its log, and LTO-IR or PTX text."""
+    """Output of one run of the compiler: its log, and what the step makes, PTX without a NUL."""
 
     log: str
     data: bytes
@@ -73,8 +69,8 @@ def compile_source(source: Source, architectures: Sequence[Architecture], option
         ToolchainError: If NVRTC cannot be loaded.
     """
     check_no_nul(source)
-    ltoir = {each: run_step(source, Step.from_options("ltoir", each, options)).data for each in architectures}
-    ptx = run_step(source, Step.from_options("ptx", min(architectures), options)).data.decode()
+    ltoir = {each: run_step(source, Step(ImageKind.LTOIR, each, options)).data for each in architectures}
+    ptx = run_step(source, Step(ImageKind.PTX, min(architectures), options)).data.decode()
     made_from = [source.sha256, str(toolkit.nvrtc_version()), *map(str, architectures), *options]
     identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
     return Compiled(ltoir, ptx, parse_ptx(ptx), identity)
@@ -82,7 +78,7 @@ def compile_source(source: Source, architectures: Sequence[Architecture], option
 
 def check_no_nul(source: Source) -> None:
     """Check that no text has a NUL byte, where NVRTC would end it."""
-    for name, content in ((program_name(source), source.text), *source.headers.items()):
+    for name, content in ((program_name(source.text), source.text), *source.headers.items()):
         if b"\0" in content:
             line = content[: content.index(b"\0")].count(b"\n") + 1
             log = f"{name}({line}): error: a NUL byte"
@@ -101,17 +97,13 @@ def anchor(text: bytes, version: Version) -> bytes:
     return f'\nextern "C" __device__ void {name}() {{}}\n'.encode()
 
 
-def program_name(source: Source) -> str:
-    """Return the name under which NVRTC sees a source: from its text alone.
+def program_name(text: bytes) -> str:
+    """Return the name under which NVRTC sees a source, from its text alone.
 
     Names of internal symbols are made from it: a header that the compiler does not read must not change
     them. The linked kernel carries them, so it is short; where two of them are equal,
     the symbols still are local to a fragment.
     """
-    return _name_program(source.text)
-
-
-def _name_program(text: bytes) -> str:
     return f"{hashlib.sha256(text).hexdigest()[:_NAME_DIGITS]}.cu"
 
 
@@ -134,14 +126,14 @@ class Program(NamedTuple):
         if not head:
             return cls.whole(source)
         rest += anchor(source.text, toolkit.nvrtc_version())
-        name = _name_program(head)
+        name = program_name(head)
         text = head + b'#include "%s"\n' % REST.encode()
-        return cls(name, text, b'#line 1 "%s"\n' % program_name(source).encode() + rest)
+        return cls(name, text, b'#line 1 "%s"\n' % program_name(source.text).encode() + rest)
 
     @classmethod
     def whole(cls, source: Source) -> Program:
         """Return the program that is the whole source; its errors name lines of the leading includes too."""
-        return cls(program_name(source), source.text + anchor(source.text, toolkit.nvrtc_version()), b"")
+        return cls(program_name(source.text), source.text + anchor(source.text, toolkit.nvrtc_version()), b"")
 
 
 def run_step(source: Source, step: Step) -> Output:
@@ -161,11 +153,13 @@ def run_step(source: Source, step: Step) -> Output:
 @uninterrupted
 def run_program(program: Program, headers: Mapping[str, bytes], step: Step) -> Output:
     """Run NVRTC once on a program, with all its headers; errors as :func:`run_step`."""
-    nvrtc = toolkit.bindings("nvrtc")
+    nvrtc, recipe = toolkit.bindings("nvrtc"), RECIPES[step.kind]
     names = sorted(headers)
     arguments = [
         *step.options,
-        f"--gpu-architecture={step.architecture.compute}",
+        "--relocatable-device-code=true",
+        *recipe.options,
+        f"--gpu-architecture={recipe.architecture}_{step.architecture}",
         *([f"--frandom-seed={program.name.removesuffix('.cu')}"] if toolkit.nvrtc_version() >= _SEED else []),
         "--no-source-include",  # else headers that lie in the working directory are read
     ]
@@ -183,13 +177,12 @@ def run_program(program: Program, headers: Mapping[str, bytes], step: Step) -> O
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             reason = f"{nvrtc.nvrtcGetErrorString(status)[1].decode()} (options: {' '.join(arguments)})"
             raise make_source_error("NVRTC", log or reason, find_hint(log))
-        what = "LTOIR" if step.kind == "ltoir" else "PTX"
-        data = _read(nvrtc, handle, what)
+        data = _read(nvrtc, handle, recipe.name.upper())
     finally:
         nvrtc.nvrtcDestroyProgram(handle)
     if not data:
-        raise CompileError(f"NVRTC returned no {what}", code="compile-empty-output", log=log)
-    return Output(log, data if step.kind == "ltoir" else data.rstrip(b"\0"))
+        raise CompileError(f"NVRTC returned no {recipe.name}", code="compile-empty-output", log=log)
+    return Output(log, data.rstrip(b"\0") if step.kind is ImageKind.PTX else data)
 
 
 def _read(nvrtc: Any, program: object, what: str) -> bytes:

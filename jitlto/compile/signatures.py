@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from jitlto.base.layouts import canonical_spelling
-from jitlto.base.mangling import base_name
+from jitlto.base.mangling import base_name, parameter_types
 from jitlto.base.types import find_scalar
 from jitlto.compile.declarations import macro_definitions, read_declarations
 from jitlto.compile.tokens import is_directive, parameter_name, split_parameters
@@ -41,6 +41,12 @@ def find_parameters(
         is_sure = not any(macro in words or defines.search(body or "") for macro, body in macros)
         if is_sure and len(found) == 1 and (made := found.pop()) is not None:
             yield mangled, made
+
+
+def mangled_parameters(kernel: str, count: int) -> Parameters:
+    """Return the types of a kernel's parameters that its name tells: none of ``extern "C"``, or of one too long."""
+    types = parameter_types(kernel) or ()
+    return tuple((None, type_) for type_ in types) if len(types) == count else ((None, None),) * count
 
 
 def _read_list(tokens: Sequence[str]) -> Parameters | None:

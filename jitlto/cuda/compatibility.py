@@ -135,8 +135,7 @@ def choose_target(
     target = arch if requested else native_target(arch, fragments)
     images = (image for f in fragments for image in f.images_of(ImageKind.LTOIR) if link_mode == "lto")
     foreign = _newest_foreign(images, linker)
-    mode = "ptx" if foreign else link_mode
-    return LinkTarget(target, mode, linker, foreign)
+    return LinkTarget(target, "ptx" if foreign else link_mode, linker, foreign)
 
 
 def check_target(target: Architecture, linker: Version) -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from jitlto.cuda.libraries import Device
 
 
-_user: int | None = None  # the process that used CUDA first
+_is_used = False  # CUDA, through jitlto, by this process or the one that it was forked from
+_is_forked = False  # from one that had used it
 _is_ready = False  # there is a device
 _is_uniform = False  # all devices are of one architecture
 
@@ -38,11 +39,10 @@ def ensure_context() -> None:
         NoDeviceError: If there is no driver or no device. (Without this probe ``cuda.core`` misleads once and then
             deadlocks.)
     """
-    global _user, _is_ready
-    if _user is None:
-        _user = os.getpid()
-    elif _user != os.getpid():
+    global _is_used, _is_ready
+    if _is_forked:
         raise_forked_error()
+    _is_used = True
     try:
         if not _is_ready:
             with uninterrupted:
@@ -68,7 +68,7 @@ def ensure_context() -> None:
 
 def is_used() -> bool:
     """Return whether this process, or the one that it was forked from, has used CUDA through jitlto."""
-    return _user is not None
+    return _is_used
 
 
 def raise_forked_error(*_: object) -> NoReturn:
@@ -112,10 +112,9 @@ def kind() -> int:
     return 0 if _is_uniform else int(major * 10 + minor)
 
 
-def after_fork() -> None:
-    """Forget, in a forked process, which devices there are: none may be used."""
-    global _is_uniform
-    _is_uniform = False
+def _after_fork() -> None:
+    global _is_forked, _is_uniform
+    _is_forked, _is_uniform = _is_used, False  # none of the devices may be used
 
 
 def architecture() -> Architecture:
@@ -124,3 +123,6 @@ def architecture() -> Architecture:
 
     major, minor = current().compute_capability
     return Architecture(major * 10 + minor)
+
+
+os.register_at_fork(after_in_child=_after_fork)

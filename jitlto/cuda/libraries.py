@@ -87,9 +87,10 @@ def load(name: str) -> Loaded:
     """
     packaged, names = find_packaged(*FILES[name]), [Path(file).name for file in FILES[name]]
     with alone:
-        pathfinder = import_module("cuda.pathfinder")
         if packaged and not any(map(_is_loaded, names)):
             _load_file(Path(packaged))
+            return Loaded(packaged, is_foreign=False)  # without cuda.pathfinder, which takes 40 ms
+        pathfinder = import_module("cuda.pathfinder")
         try:
             found = pathfinder.load_nvidia_dynamic_lib(name)
         except pathfinder.DynamicLibNotFoundError:

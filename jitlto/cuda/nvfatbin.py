@@ -10,11 +10,27 @@ from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import toolkit
 from jitlto.cuda.compatibility import machine_code_links, runs_on
+from jitlto.record.fragment import ImageKind
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _HEADER = struct.Struct("<4sxxHQ")
 _ENTRY = struct.Struct("<HxxIQ12xI10xB5x")  # its kind, the sizes of its header and content, its architecture, flags
 _SPECIFIC, _FAMILY = 0x10, 0x20  # of the third byte of an entry's flags: code for sm_90a, sm_100f
+
+
+class Recipe(NamedTuple):
+    """How NVIDIA's compilers make images of a kind, and name them."""
+
+    name: str  # in names of functions, as nvrtcGetLTOIR; in small letters, the ending of nvcc's files
+    options: tuple[str, ...]  # NVRTC's
+    architecture: str  # NVRTC's prefix of the architecture
+    code: str  # nvcc's
+
+
+RECIPES = {
+    ImageKind.LTOIR: Recipe("LTOIR", ("-dlto",), "compute", "lto"),
+    ImageKind.PTX: Recipe("PTX", (), "compute", "compute"),
+}
 
 
 class FatbinKind(IntEnum):
@@ -32,11 +48,11 @@ class FatbinImage(NamedTuple):
     architecture: Architecture
 
 
-def wrap(kind: str, image: bytes, architecture: Architecture) -> bytes:
+def wrap(kind: ImageKind, image: bytes, architecture: Architecture) -> bytes:
     """Return a compressed fatbin with one image; with one nvFatbin, equal inputs give equal bytes.
 
     Args:
-        kind: ``LTOIR`` or ``PTX``.
+        kind: What it holds.
         image: The bare image.
         architecture: What it was compiled for; nvFatbin does not check it.
 
@@ -57,7 +73,7 @@ def wrap(kind: str, image: bytes, architecture: Architecture) -> bytes:
         call("nvFatbinCreate", ctypes.byref(handle), options, ctypes.c_size_t(1))
         try:
             size_of_image, name = ctypes.c_size_t(len(image)), str(architecture).encode()
-            call(f"nvFatbinAdd{kind}", handle, image, size_of_image, name, b"fragment", b"")
+            call(f"nvFatbinAdd{RECIPES[kind].name}", handle, image, size_of_image, name, b"fragment", b"")
             call("nvFatbinSize", handle, ctypes.byref(size))
             buffer = ctypes.create_string_buffer(size.value)
             call("nvFatbinGet", handle, buffer)

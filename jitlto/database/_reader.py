@@ -32,6 +32,7 @@ _LIMITS = {
 }
 _PRAGMAS = "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0;"
 _LARGEST = (1 << 31) - 1
+_FETCHED = 1 << 24  # bytes that the rows fetched at a time may have, each as long as the file
 # SQLite's message may quote damaged text, which Python cannot decode; a damaged length may exceed all memory.
 _ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError)
 
@@ -133,12 +134,12 @@ class SqliteReader:
             # From Python 3.12, two threads that begin one statement at once can share it, and each other's rows.
             with uninterrupted, self._lock:
                 rows = self.connection.execute(sql)
-            while True:
+            fetched = most = max(1, min(256, _FETCHED // (self.size + 1)))
+            while fetched == most:
                 with uninterrupted, self._lock:
-                    row = rows.fetchone()
-                if row is None:
-                    return
-                yield row
+                    several = rows.fetchmany(most)
+                yield from several
+                fetched = len(several)
         except _ERRORS as error:
             raise self._explain(error) from error
 

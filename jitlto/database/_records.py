@@ -79,7 +79,7 @@ def decode_fragment(key: str, record: bytes) -> Fragment:
     for image in r.images:
         _architecture(str(image.architecture))
     signature = tuple(_parameter(p.name, p.type, p.size, p.alignment) for p in r.signature)
-    return Fragment(r.key, r.role, r.entry, signature, r.provides, r.requires, r.images, r.bodies)
+    return Fragment(**structs.asdict(r) | {"signature": signature})
 
 
 # Thousands of fragments have the same few.

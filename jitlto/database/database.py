@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from jitlto.base.cached import cached_property
+from jitlto.base.errors import DatabaseError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader
-from jitlto.database._rows import INDEXES, SCHEMA, Shape, StoredRows, make_index, sha256
+from jitlto.database._rows import INDEXES, SCHEMA, Shape, StoredRows, digest_rows, make_index, sha256
 from jitlto.database.index import Index
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image
@@ -31,18 +33,18 @@ class FragmentDatabase(Shared):
 
     Args:
         path: The file.
+        fragments: All that was just written to it, sorted by key; None to read them when they are needed.
 
     Raises:
         DatabaseError: If the file is missing, is not a fragment database, was made by a newer jitlto, or is damaged
             where it is read first. All methods raise it if what they read is damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], fragments: list[Fragment] | None = None) -> None:
         self.path = Path(path)
         self._reader = reader = SqliteReader(self.path)
         #: The absolute path, so that a later chdir has no effect.
         self.location = reader.location
-        self._shapes: dict[str, tuple[Shape, ...]] = {}  # those that were read
         try:
             self._rows = self._open_rows()
         except BaseException:
@@ -50,6 +52,8 @@ class FragmentDatabase(Shared):
             raise
         #: SHA-256 of the content; equal digests mean equal databases.
         self.digest = self._rows.digest
+        if fragments is not None:
+            self._fragments = fragments
 
     def _open_rows(self) -> StoredRows:
         if self._reader.pragma("application_id") != APPLICATION_ID:
@@ -103,10 +107,24 @@ class FragmentDatabase(Shared):
 
     def shapes(self, family: str) -> tuple[Shape, ...]:
         """Return groups and parameters of a family's fragments; none if it has no fragments."""
-        if family not in self._shapes:
-            decode = partial(records.decode, tuple[Shape, ...])
-            self._shapes[family] = self._rows.find("shape", family, decode) or ()
-        return self._shapes[family]
+        return self._shapes.get(family, ())
+
+    @cached_property
+    def _shapes(self) -> Mapping[str, tuple[Shape, ...]]:
+        rows, decode = self._rows, partial(records.decode, tuple[Shape, ...])
+        return {key: rows.decode(decode, record) for key, record in rows.scan("shape")}
+
+    @cached_property
+    def is_as_digested(self) -> bool:
+        """Whether all rows are those that the digest is of.
+
+        A look-up checks its row alone, and a forged file may name the digest of another: what look-ups have found is
+        kept under the digest only if this holds.
+        """
+        scan, hashes = self._reader.scan, self._rows.root.tables.items()
+        with suppress(DatabaseError):
+            return all(digest_rows(own for _, own in scan(table, "key", "sha256")) == each for table, each in hashes)
+        return False
 
     def get(self, key: FragmentKey) -> Fragment | None:
         """Return the fragment with a key, or None if there is no such fragment."""
@@ -127,6 +145,14 @@ class FragmentDatabase(Shared):
             raise self._reader.damaged(f"image {image.sha256} does not match its SHA-256")
         return data
 
+    def images(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the bytes of all images by their SHA-256; errors as of :meth:`read`."""
+        for name, data in self._reader.scan("blob", "sha256", "data"):
+            sha = name.decode("ascii", "replace")
+            if sha256(data) != sha:
+                raise self._reader.damaged(f"image {sha} does not match its SHA-256")
+            yield sha, data
+
     def verify(self) -> int:
         """Read and check everything, SQLite's own structures too, and return the number of images.
 
@@ -146,10 +172,7 @@ class FragmentDatabase(Shared):
         if sorted(index) != make_index(fragments):  # the rows that are made from fragments
             raise self._reader.damaged("its index rows are not those of its fragments")
         images = {image.sha256: image for fragment in fragments for image in fragment.images}
-        for name, data in self._reader.scan("blob", "sha256", "data"):
-            sha = name.decode("ascii", "replace")
-            if sha256(data) != sha:
-                raise self._reader.damaged(f"image {sha} does not match its SHA-256")
+        for sha, data in self.images():
             image = images.pop(sha, None)
             if image is None:
                 raise self._reader.damaged(f"image {sha} belongs to no fragment")

@@ -15,7 +15,7 @@ from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.tuning_rules import check_tune, read_tune
-from jitlto.record.fragment import ImageKind, Role, is_name
+from jitlto.record.fragment import ImageForm, ImageKind, Role, is_name
 from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
 from jitlto.record.tuning import TuneRecord
 
@@ -76,11 +76,16 @@ class FamilyDeclaration:
         macros = [option for option in self.options if option_macros([option]) and not option.startswith("-X")]
         return (f"--std={self.std}", *self.link.compile_flags(), *macros)
 
+    def image_forms(self, architectures: Sequence[Architecture]) -> tuple[ImageForm, ...]:
+        """Return the images of a fragment with LTO-IR for some architectures, which are sorted."""
+        wanted = {ImageKind.LTOIR: architectures, ImageKind.PTX: architectures[:1]}
+        return tuple((kind, each) for kind in self.images for each in wanted[kind])
+
     @property
     def interfaces(self) -> tuple[str, ...]:
         """The interface headers in the order in which they precede every source, those of used families first."""
-        used = [name for family in sorted(self.uses, key=lambda each: each.name) for name in family.interfaces]
-        return tuple(dict.fromkeys((*used, *self.own_interfaces)))
+        families = (*self.all_used().values(), self)
+        return tuple(dict.fromkeys(name for family in families for name in family.own_interfaces))
 
     @property
     def own_interfaces(self) -> tuple[str, ...]:
@@ -93,13 +98,16 @@ class FamilyDeclaration:
         return any(group.role is Role.ENTRYPOINT for group in self.groups)
 
     def all_used(self) -> dict[str, FamilyDeclaration]:
-        """Return the families that it uses, and those that these use, by name."""
-        found = {family.name: family for family in self.uses}
-        pending = [*self.uses]
-        while pending:  # a family may be used in many ways
-            new = {family.name: family for family in pending.pop().uses if family.name not in found}
-            found |= new
-            pending += new.values()
+        """Return the families that it uses, and those that these use, by name: each behind those that it uses."""
+        found: dict[str, FamilyDeclaration] = {}
+
+        def visit(user: FamilyDeclaration) -> None:
+            for family in sorted(user.uses, key=lambda each: each.name):
+                if family.name not in found:  # a family may be used in many ways
+                    visit(family)
+                    found[family.name] = family
+
+        visit(self)
         return found
 
 

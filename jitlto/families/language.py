@@ -162,7 +162,11 @@ class Value(str):
 
     __hash__ = str.__hash__
     __lt__, __le__, __gt__, __ge__ = map(_refusing, ("<", "<=", ">", ">="))
-    __add__, __mul__, __rmul__ = map(_refusing, "+**")
+    __add__, __radd__, __mul__, __rmul__ = map(_refusing, "++**")
+
+    def lower(self) -> Value:
+        """Return a value too: Jinja compares this text where it looks for the largest or sorts."""
+        return Value(str.lower(self))
 
 
 class _Context(jinja2.runtime.Context):

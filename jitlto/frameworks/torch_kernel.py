@@ -2,15 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from functools import partial
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 import torch
+from torch.autograd.forward_ad import unpack_dual
 
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Operator
-from jitlto.frameworks.parts import REQUIRED, Argument, Array, Call, Case, Flag, Scalar
-from jitlto.launch.launcher import Launcher
+from jitlto.frameworks.parts import REQUIRED, Argument, Array, Case, Flag, is_float
 
+# What follows from the shapes, dtypes and flags of a call: functions that make its outputs; one that launches its
+# kernel, or None; what that takes beside the call's own, the grid, the block and numbers; and one that chooses what it
+# takes of the stream, these, the arguments and the outputs.
+_Known: TypeAlias = tuple[Any, Any, tuple[Any, ...], Any]
 _MOST_CALLS = 4096  # bounds the memory of programs with new shapes in every call
 _LEGACY_STREAM = 1  # CUDA's handle for the default stream, for which PyTorch says 0
 
@@ -46,11 +52,6 @@ class Cuda:
                 tensor.record_stream(stream)
 
 
-def is_float(argument: Argument) -> bool:
-    """Return whether an argument is a number that is a float."""
-    return isinstance(argument, Scalar) and argument.type == "float"
-
-
 def is_left_out(argument: Argument) -> bool:
     """Return whether a schema holds None in the place of an argument's default: of every float.
 
@@ -60,24 +61,29 @@ def is_left_out(argument: Argument) -> bool:
     return is_float(argument) and argument.default is not REQUIRED
 
 
-def complete(operator: Operator, args: Sequence[Any]) -> tuple[Any, ...]:
+def complete(operator: Operator, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments of a call with the defaults of those that PyTorch leaves out."""
-    whole = (*args, *(argument.default for argument in operator.arguments[len(args) :]))
-    return tuple(
-        argument.default if value is None and is_left_out(argument) else value
-        for argument, value in zip(operator.arguments, whole, strict=True)
-    )
+    args += operator.defaults[len(args) :]
+    for number, default in operator.defaults_of_floats:
+        if args[number] is None:
+            args = (*args[:number], default, *args[number + 1 :])
+    return args
 
 
-def refuse_tangents(operator: Operator, arrays: Sequence[Any]) -> None:
+def refuse_tangents(operator: Operator, args: Sequence[Any]) -> None:
     """Refuse tensors that carry a tangent, since the kernel would drop it.
 
     Raises:
         OperatorError: If one does.
     """
-    unpack = torch.autograd.forward_ad.unpack_dual
+    first = args[operator.first_array]
     try:
-        has_one = any(array is not None and unpack(array).tangent is not None for array in arrays)
+        if unpack_dual(first).primal is first:  # not in forward mode: the usual case
+            return
+        arrays = [
+            value for argument, value in zip(operator.arguments, args, strict=True) if isinstance(argument, Array)
+        ]
+        has_one = any(array is not None and unpack_dual(array).tangent is not None for array in arrays)
     except RuntimeError:  # in a trace of torch.func.linearize, which hides tangents from what is below autograd
         has_one = True
     if has_one:
@@ -142,37 +148,38 @@ class Implementation:
         self._arrays = tuple(n for n, argument in numbered if isinstance(argument, Array))
         self._flags = tuple(n for n, argument in numbered if isinstance(argument, Flag))
         self._mutated = tuple(n for n, argument in numbered if isinstance(argument, Array) and argument.mutated)
-        #: By shapes, dtypes, devices and flags; the launcher is None if there is nothing to launch.
-        self._calls: dict[tuple[Any, ...], tuple[Call, Launcher | None]] = {}
+        #: By flags, shapes, dtypes and devices.
+        self._calls: dict[tuple[Any, ...], _Known] = {}
 
     def call(self, *given: Any) -> Any:
         """Run the operator; PyTorch leaves out arguments at the end that have their default values."""
         args = complete(self._operator, given)
-        refuse_tangents(self._operator, [args[number] for number in self._arrays])
+        refuse_tangents(self._operator, args)
         index: int = args[self._first].get_device()
         if self._backend.device() == index:
             return self._run(args, index)
         with self._backend.guard(index):
             return self._run(args, index)
 
-    def _run(self, args: Sequence[Any], index: int) -> Any:
+    def _run(self, args: tuple[Any, ...], index: int) -> Any:
         """Run the operator on the current device: on contiguous copies, where tensors are not contiguous."""
-        passed, key = list(args), [args[number] for number in self._flags]
+        passed = args
+        key: tuple[Any, ...] = ()
+        for number in self._flags:
+            key += (args[number],)
         for number in self._arrays:
             tensor = args[number]
             if tensor is None:
-                key.append(None)
+                key += (None,)
                 continue
             key += (tensor.shape, tensor.dtype, tensor.device)
             if not tensor.is_contiguous():
-                passed[number] = tensor.contiguous()
-        call, launcher = self._calls.get(tuple(key)) or self._learn(tuple(key), args)
-        outputs = make_outputs(call.results, args[self._first].device)
+                passed = (*passed[:number], tensor.contiguous(), *passed[number + 1 :])
+        makers, launch, values, choose = self._calls.get(key) or self._learn(key, args)
+        outputs = [make() for make in makers]
         stream = self._backend.stream(index) or _LEGACY_STREAM
-        if launcher is not None and call.launch is not None:
-            every = (*passed, *outputs)
-            values = [value if place is None else every[place] for place, value in call.parameters]
-            launcher(stream, call.launch.grid, call.launch.block, *values, **call.launch.attributes)
+        if launch is not None:
+            launch(*choose((stream, *values, *passed, *outputs)))
         for number in self._mutated:
             if passed[number] is not args[number]:
                 args[number].copy_(passed[number])
@@ -184,11 +191,23 @@ class Implementation:
             self._backend.keep([tensor for tensor in kept if tensor is not None], index)
         return returned(outputs)
 
-    def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> tuple[Call, Launcher | None]:
+    def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> _Known:
         """Find what follows from a call that there was not before."""
-        call = self._operator.resolve(bind(self._operator, args))
-        launcher = self._operator.loaded.launcher(**self._operator.how(call)) if call.launch else None
+        operator, device = self._operator, args[self._first].device
+        call = operator.resolve(bind(operator, args))
+        makers = [
+            partial(torch.empty_strided, tuple(each.shape), each.stride(), dtype=each.dtype, device=device)
+            for each in make_outputs(call.results, "meta")  # torch.empty takes longer: shapes are given in many ways
+        ]
+        launch, values, places = None, (), [0]
+        if call.launch is not None:
+            launcher, attributes = operator.loaded.launcher(**operator.how(call)), call.launch.attributes
+            launch = partial(launcher, **attributes) if attributes else launcher
+            values = (call.launch.grid, call.launch.block, *(value for _, value in call.parameters))
+            places = [0, 1, 2]
+            for number, (place, _) in enumerate(call.parameters, 3):
+                places.append(number if place is None else 1 + len(values) + place)
         if len(self._calls) >= _MOST_CALLS:
             self._calls.clear()
-        self._calls[key] = call, launcher
-        return call, launcher
+        known = self._calls[key] = makers, launch, values, itemgetter(*places)
+        return known

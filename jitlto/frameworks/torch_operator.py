@@ -15,14 +15,13 @@ from torch.autograd.function import once_differentiable
 
 from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import check_call
-from jitlto.frameworks.parts import REQUIRED, Argument, Array, Flag
+from jitlto.frameworks.parts import REQUIRED, Argument, Array, Flag, is_float
 from jitlto.frameworks.torch_kernel import (
     Cuda,
     Implementation,
     bind,
     complete,
     describe,
-    is_float,
     is_left_out,
     make_outputs,
     refuse_tangents,
@@ -121,7 +120,7 @@ def _fake(operator: Operator, *given: Any) -> Any:
     args = complete(operator, given)
     first = args[operator.first_array]
     if not isinstance(first, FakeTensor):  # in a trace, torch.func has seen to it before
-        refuse_tangents(operator, [v for a, v in zip(operator.arguments, args, strict=True) if isinstance(a, Array)])
+        refuse_tangents(operator, args)
     results = operator.results(bind(operator, args))
     known = [(tuple(map(_example, v[0])), v[1]) if isinstance(v, tuple) else v for v in describe(operator, args)]
     if not any(isinstance(value, tuple) and None in value[0] for value in known):

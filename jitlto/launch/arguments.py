@@ -20,6 +20,7 @@ from jitlto.launch.argument_errors import argument_error, range_error, type_erro
 
 Converter: TypeAlias = "Callable[[Any], bytes]"
 
+_pack_address = struct.Struct("<Q").pack
 # DLDeviceType (dlpack.h): memory that a kernel can reach.
 _CUDA_DEVICES = {2: "CUDA", 3: "CUDA pinned host", 13: "CUDA managed"}
 # Classes of cuda.core, CuPy and cuda.bindings.
@@ -71,20 +72,27 @@ class Pointer:
         known = find_scalar(target)
         self.parameter = parameter
         self.dtype = None if known is None else _dtype_name(known.typestr)
+        self._typestr = None if known is None or known.typestr == "bfloat16" else np.dtype(known.typestr).str
         self.is_constant = "const" in target.split()
 
     def convert(self, argument: Any) -> bytes:
         """Return the bytes of the address."""
-        if hasattr(argument, "is_conj") and getattr(argument, "is_cuda", False):
-            return self._read_tensor(argument).to_bytes(8, "little")
+        if hasattr(argument, "is_conj") and argument.is_cuda:
+            return _pack_address(self._read_tensor(argument))
         try:
-            shown = argument.__cuda_array_interface__
+            shown = show_array(argument)
         except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal, such as of a dtype
-            return self._read_other(argument).to_bytes(8, "little")
-        dtype, strides, (address, is_read_only) = shown["typestr"], shown.get("strides"), shown["data"]
-        is_contiguous = strides is None or _is_contiguous(shown["shape"], strides, np.dtype(dtype).itemsize)
-        address = self._check(argument, dtype, address, is_read_only, is_contiguous, shown["shape"])
-        return address.to_bytes(8, "little")
+            return _pack_address(self._read_other(argument))
+        try:
+            (address, is_read_only), strides = shown["data"], shown.get("strides")
+            packed = _pack_address(address or 0)
+            if address and not is_read_only and strides is None and shown["typestr"] == self._typestr:
+                return packed  # the usual case
+            dtype, shape = _dtype_name(shown["typestr"]), shown["shape"]
+            is_contiguous = strides is None or _is_contiguous(shape, strides, np.dtype(shown["typestr"]).itemsize)
+        except Exception as error:
+            raise self._export_error(argument, error, "__cuda_array_interface__") from error
+        return _pack_address(self._check(argument, dtype, address, is_read_only, is_contiguous, shape))
 
     def _check(
         self, array: Any, dtype: Any, address: int | None, is_read_only: bool, is_contiguous: bool, shape: Sequence[int]
@@ -108,17 +116,20 @@ class Pointer:
 
     def _read_tensor(self, tensor: Any) -> int:
         """Return the address of a tensor of PyTorch: to show it by the interface takes longer than a launch."""
+        self._refuse_lazy(tensor)
         try:
             address, is_contiguous = tensor.data_ptr(), tensor.is_contiguous()
         except Exception as error:  # such as of a sparse one
             raise self._export_error(tensor, error) from error
         shape = () if address else tensor.shape  # which takes as long as all the rest
-        address = self._check(tensor, tensor.dtype, address, False, is_contiguous, shape)
+        return self._check(tensor, tensor.dtype, address, False, is_contiguous, shape)
+
+    def _refuse_lazy(self, tensor: Any) -> None:
+        """Refuse a tensor of PyTorch that stands for the conjugate or the negative of what its memory holds."""
         if tensor.is_conj() or tensor.is_neg():
             case, name = ("conj", "conjugate") if tensor.is_conj() else ("neg", "negative")
             what, hint = f"the memory holds the {name} of the tensor", f"pass tensor.resolve_{case}()"
             raise argument_error(self.parameter, "conjugate", what, hint)
-        return address
 
     def _read_other(self, argument: Any) -> int:
         """Return the address of None, an address, a buffer or a DLPack tensor."""
@@ -132,6 +143,8 @@ class Pointer:
         device = getattr(argument, "__dlpack_device__", None)
         if device is None and not hasattr(argument, "__array_interface__"):
             raise type_error(self.parameter, argument, "a device array, a buffer, an address or None")
+        if hasattr(argument, "is_conj"):  # DLPack tells of neither, or says less
+            self._refuse_lazy(argument)
         from jitlto.cuda.libraries import StridedMemoryView
 
         try:
@@ -158,11 +171,17 @@ class Pointer:
             raise argument_error(self.parameter, "host-memory", what, hint)
         return address
 
-    def _export_error(self, argument: object, error: Exception) -> ArgumentError:
-        what = f"cannot export {type(argument).__name__} by DLPack: {error}"
-        return argument_error(
-            self.parameter, "export", what, "pass a plain array that shares its memory, or its address"
-        )
+    def _export_error(self, argument: object, error: Exception, way: str = "DLPack") -> ArgumentError:
+        what = f"cannot read {type(argument).__name__} by {way}: {type(error).__name__}: {error}"
+        hint = "pass a plain array that shares its memory, or its address"
+        if getattr(argument, "requires_grad", False):
+            hint = "pass tensor.detach()"
+        return argument_error(self.parameter, "export", what, hint)
+
+
+def show_array(array: Any) -> Any:
+    """Return what the CUDA Array Interface shows of an array; raise an error if it has none."""
+    return array.__cuda_array_interface__
 
 
 def is_cupy(kind: type) -> bool:

@@ -201,10 +201,10 @@ class Launcher(Shared):
         """
         device.ensure_context()
         packing = self.packing
-        memory, address = packing.pack(self.chosen.kernel, args)
+        packed = packing.pack(self.chosen.kernel, args)
         shape = self.check(grid, block, shared_memory, cluster, cooperative)
-        start(self, shape, shared_memory, cooperative, programmatic, stream_handle(stream), address)
-        packing.give_back(memory, address)  # the driver has copied the values
+        start(self, shape, shared_memory, cooperative, programmatic, stream_handle(stream), packed[1])
+        packing.give_back(packed)  # the driver has copied the values
         self._launches += 1
         if self._launches == 2 and type(self).__call__ is Launcher.__call__:
             # Not at the first launch: a kernel that is launched once should not wait for it.
@@ -224,6 +224,9 @@ class Launcher(Shared):
         Raises:
             LaunchError: If the configuration is invalid, or more than the device has.
         """
+        is_plain = cluster is None and shared_memory == 0 and not cooperative
+        if is_plain and type(grid) is type(block) is int and grid > 0 and block > 0:  # most are
+            return (grid, 1, 1), (block, 1, 1), None
         kernel = self.chosen.kernel
         whole, threads, part = check_shape(kernel, grid, block, shared_memory, cluster)
         self.grant(shared_memory)

@@ -112,7 +112,9 @@ class Packing:
         self.places = tuple(places)
         self._layout = struct.Struct(layout)
         self._kind = ctypes.c_char * max(end, 1)
-        self._spare: list[tuple[Any, int]] = []  # memory that launches have given back, with its table
+        self._spare: list[tuple[Any, int]] = []  # memory and its address
+        #: Takes what :meth:`pack` has returned when nothing reads it any more.
+        self.give_back = self._spare.append
 
     def pack(self, kernel: str, args: Sequence[Any]) -> tuple[Any, int]:
         """Return memory with the values of the arguments for a kernel, and its address.
@@ -131,10 +133,6 @@ class Packing:
             struct.pack_into(f"<{len(args)}Q", memory, 0, *[address + place for place in self.places])
         self._layout.pack_into(memory, self._begin, *values)
         return memory, address
-
-    def give_back(self, memory: Any, address: int) -> None:
-        """Take memory that nothing reads any more."""
-        self._spare.append((memory, address))
 
 
 make_packing = cache(Packing)

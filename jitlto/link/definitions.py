@@ -181,10 +181,8 @@ class ConflictSearch:
 def _flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return flags without optimisation, and those of the link or, if it has none, the default; none for ptxas."""
     arithmetic = (options.fast_math, options.ftz, options.prec_div, options.prec_sqrt, options.fma)
-    unoptimised, optimised = (
-        ("-lto", *LinkOptions(*arithmetic, optimization=each).flags()) for each in (0, options.optimization or None)
-    )
-    return unoptimised, optimised
+    plain, as_linked = (LinkOptions(*arithmetic, optimization=each) for each in (0, options.optimization or None))
+    return ("-lto", *plain.flags()), ("-lto", *as_linked.flags())
 
 
 def _link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]) -> Module:

@@ -112,7 +112,12 @@ class KernelCache:
             if found:
                 waited = time.perf_counter() - begin
             elif not (found := self.find(key.digest, database)):
-                alone = self.store and self.store.locked(key.digest, self._patience, f"links {key.kernel}")
+                # Who may not link waits for nobody who does.
+                alone = (
+                    self._may_link
+                    and self.store
+                    and self.store.locked(key.digest, self._patience, f"links {key.kernel}")
+                )
                 with alone or nullcontext(0.0) as waited:
                     # Another process may have linked it since the first look-up.
                     found = self.find(key.digest, database) or self._find_far(key)

@@ -135,11 +135,18 @@ def verify(path: Path, images: Collection[str] | None = None) -> int:
                 if LinkedKernel.decode(digest, payload, 0.0, "pack") is None:
                     raise ValueError(f"damaged: kernel {digest} is another one")
                 kernels.append(LinkKey.from_entry(payload))
-        stale = [key.kernel for key in kernels if images is not None and not _images(key).issubset(images)]
+        stale = [
+            key.kernel
+            for key in kernels
+            if images is not None and not set(cast("list[str]", key.inputs.get("images", []))).issubset(images)
+        ]
     except (OSError, ValueError, TypeError) as error:  # the last of what somebody made up
-        what = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
-        hint = f"fetch it again, or make it: {remedy}"
-        raise JitltoError(what, code="jitlto-damaged-pack", where=str(path), hint=hint) from error
+        raise JitltoError(
+            f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error),
+            code="jitlto-damaged-pack",
+            where=str(path),
+            hint=f"fetch it again, or make it: {remedy}",
+        ) from error
     if stale:
         raise JitltoError(
             f"{len(stale)} of {len(kernels)} kernels match no plan of this database, such as {stale[0]}",
@@ -148,10 +155,6 @@ def verify(path: Path, images: Collection[str] | None = None) -> int:
             hint=f"the database has been built again since: make the pack again: {remedy}",
         )
     return len(kernels)
-
-
-def _images(key: LinkKey) -> set[str]:
-    return set(cast("list[str]", key.inputs.get("images", [])))
 
 
 def write(path: Path, entries: Mapping[str, Mapping[str, bytes]]) -> None:

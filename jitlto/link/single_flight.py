@@ -43,8 +43,7 @@ class SingleFlight:
         flight = self._flights.setdefault(key, Flight())  # atomic
         with flight.lock:
             if flight.is_computed:  # by this thread, whose request within it has an outcome of its own
-                yield Flight()
-                return
+                flight = Flight()
             if flight.failure is not None:
                 raise_copy(flight.failure)
             flight.is_computed = True

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, TypeAlias
 from urllib.parse import quote, unquote
 
 from msgspec import Meta, Struct
@@ -48,6 +48,10 @@ class ImageKind(StrEnum):
 
     LTOIR = "ltoir"
     PTX = "ptx"
+
+
+#: What an image holds, and for which architecture.
+ImageForm: TypeAlias = "tuple[ImageKind, Architecture]"
 
 
 class SymbolKind(StrEnum):
@@ -156,6 +160,10 @@ class Image(Struct, frozen=True, order=True, gc=False):
     toolchain: str
     version: Version
     ptx_isa: Version | None = None
+
+    def __str__(self) -> str:
+        isa = f" (ISA {self.ptx_isa})" if self.ptx_isa else ""
+        return f"{self.kind} {self.architecture.compute}, {self.toolchain} {self.version}{isa}"
 
 
 class Fragment(Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from jitlto.base.errors import DatabaseError
 from jitlto.base.mangling import base_name
 from jitlto.database import MERGE_HINT, FragmentDatabase
 from jitlto.record.family_record import GroupRecord
-from jitlto.record.fragment import Fragment, Image, Role
+from jitlto.record.fragment import Fragment, Role
 from jitlto.report import grid
 
 _MOST_DRAWN = 100  # groups
@@ -95,7 +95,7 @@ def _family(name: str, database: FragmentDatabase) -> FamilyView:
     names = [group.record.name for group in groups]
     images: Counter[str] = Counter()
     for image in (image for fragment in fragments for image in fragment.images):
-        images[describe_image(image)] += image.size
+        images[str(image)] += image.size
     spots = _place(names, calls) if calls and len(names) <= _MOST_DRAWN else {}
     return FamilyView(name, groups, dict(sorted(images.items())), calls, spots)
 
@@ -134,9 +134,3 @@ def _calls(
             for callee in providers.get(symbol.name, otherwise):
                 called[fragment.key.group, callee].add(base_name(symbol.name))
     return {edge: sorted(names) for edge, names in sorted(called.items())}
-
-
-def describe_image(image: Image) -> str:
-    """Return the kind, architecture and compiler of an image."""
-    isa = f" (ISA {image.ptx_isa})" if image.ptx_isa else ""
-    return f"{image.kind} {image.architecture.compute}, {image.toolchain} {image.version}{isa}"

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from jitlto.base.mangling import demangle
 from jitlto.base.text import format_bytes
-from jitlto.report.content import Report, describe_image, size
+from jitlto.report.content import Report, size
 
 
 def to_html(report: Report) -> str:
@@ -24,8 +24,7 @@ def to_html(report: Report) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=visible
     )
-    environment.filters |= {"bytes": format_bytes, "number": "{:,}".format, "size": size}
-    environment.filters |= {"demangle": demangle, "image": describe_image}
+    environment.filters |= {"bytes": format_bytes, "number": "{:,}".format, "size": size, "demangle": demangle}
     template = environment.from_string(_file("report.html.jinja"))
     return template.render(report=report, style=Markup(style), style_hash=digest)  # noqa: S704 - our own
 

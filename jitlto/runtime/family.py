@@ -90,13 +90,14 @@ def family(name: str, *, distribution: str | None = None, session: Session = ses
     """
     check_type(name, str, "family must be a name")
     check_type(distribution, (str, NoneType), "distribution must be the name of a package")
-    loaded: KernelFamily | None = session.families.get((name, distribution))
+    families = session.families  # those of before a reset in another thread
+    loaded: KernelFamily | None = families.get((name, distribution))
     if loaded is not None and loaded.in_place:
         return loaded
     made = KernelFamily(name, session.registry.find(name, distribution), session)
     if loaded is None:
-        return session.families.setdefault((name, distribution), made)  # type: ignore[no-any-return]  # the first thread's
-    session.families[name, distribution] = made
+        return families.setdefault((name, distribution), made)  # type: ignore[no-any-return]  # the first thread's
+    families[name, distribution] = made
     return made
 
 
@@ -298,7 +299,7 @@ class KernelFamily(Shared):
             cache.open_store_soon()
             plan = self.planner(entry, **configuration).plan(**how)
             launcher = self.load(plan)
-            if asked and plan.answers(session.linker, capability):
+            if asked and cache.store and plan.answers(session.linker, capability) and plan.database.is_as_digested:
                 put_all(cache.sources(self.location), REQUESTS, asked, plan.chosen.encode())
         return launcher
 

@@ -77,16 +77,16 @@ def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
     try:
         lines = dict.fromkeys(line for line in files.read(path).split(b"\n") if line.strip())
     except OSError as error:
-        what = f"cannot be read: {error.strerror or error}"
-        raise JitltoError(what, code="jitlto-unreadable-file", where=str(path), hint=hint) from error
+        raise JitltoError(
+            f"cannot be read: {error.strerror or error}", code="jitlto-unreadable-file", where=str(path), hint=hint
+        ) from error
     used = []
     for line in lines:
         with contextlib.suppress(ValueError):
             used.append(UsedPlan.from_line(line))
     if bad := len(lines) - len(used):
         if not used:
-            what = "not a file of recorded plans"
-            raise JitltoError(what, code="jitlto-malformed-file", where=str(path), hint=hint)
+            raise JitltoError("not a file of recorded plans", code="jitlto-malformed-file", where=str(path), hint=hint)
         _log.warning("%s: %d of its lines cut off, damaged or of another version of jitlto, and skipped", path, bad)
     return used
 

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitlto.base import config
 from jitlto.base import events as runtime_events
@@ -20,7 +20,6 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import JitltoError
 from jitlto.base.events import Events
 from jitlto.base.frozen import Shared
-from jitlto.cuda import device
 from jitlto.cuda.libraries import installed_release
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.single_flight import SingleFlight
@@ -30,8 +29,17 @@ from jitlto.runtime.ranges import open_ranges
 if TYPE_CHECKING:
     from jitlto.base.config import Config
 
+V = TypeVar("V")
 # NVTX itself loads the library that this variable names, which profilers set where they collect ranges.
 _PROFILER = "NVTX_INJECTION64_PATH"
+
+
+class _opened(cached_property[V]):  # noqa: N801 - used as the one that it is
+    """What a session opens under its lock, so that a reset in another thread comes before or after."""
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> V:  # type: ignore[override]
+        with instance._lock:
+            return super().__get__(instance, owner)  # type: ignore[no-any-return]
 
 
 class Session(Shared):
@@ -46,10 +54,6 @@ class Session(Shared):
         self.events = events or Events()
         #: Links under way.
         self.flights = SingleFlight()
-        #: Families that were found, by name and distribution, or by name and the digest that another process names.
-        self.families: dict[tuple[str, str | None], Any] = {}
-        #: Families that were loaded here or sent from here, by name and digest.
-        self.loaded: weakref.WeakValueDictionary[tuple[str, str], Any] = weakref.WeakValueDictionary()
         self._given = settings
         self._recordings = 0  # under way
         self._lock, self.loading = threading.RLock(), threading.RLock()
@@ -61,8 +65,11 @@ class Session(Shared):
         self._config: Config | None = None
         for name in ("registry", "kernel_cache", "linker"):
             self.__dict__.pop(name, None)
-        self.families.clear()
-        self.loaded.clear()
+        # New ones: a thread that is loading a family puts it into the old.
+        #: Families that were found, by name and distribution, or by name and the digest that another process names.
+        self.families: dict[tuple[str, str | None], Any] = {}
+        #: Families that were loaded here or sent from here, by name and digest.
+        self.loaded: weakref.WeakValueDictionary[tuple[str, str], Any] = weakref.WeakValueDictionary()
         self.events.step_observer = None
         if self._stop_recording is not None:
             self._stop_recording()
@@ -105,12 +112,12 @@ class Session(Shared):
                 self._config = settings
             return self._config
 
-    @cached_property
+    @_opened
     def registry(self) -> Registry:
         """The databases on ``JITLTO_DATABASE_PATH`` and in installed packages."""
         return Registry(self.config.database_path, settings=self.config, cache=self.kernel_cache)
 
-    @cached_property
+    @_opened
     def kernel_cache(self) -> KernelCache:
         """The cache of linked kernels, configured by ``JITLTO_CACHE`` and the other variables."""
         settings = self.config
@@ -168,7 +175,6 @@ recording = default.recording
 def _after_fork() -> None:
     for session in tuple(_sessions):
         session.after_fork()
-    device.after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)

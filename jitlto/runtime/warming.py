@@ -249,9 +249,12 @@ def _verified(outcome: WarmOutcome, cache: KernelCache) -> WarmOutcome:
         return outcome
     place = user_caches()[0]
     reason = (cache.store and cache.store.write_error) or f"its size limit is {place.bound} bytes"
-    what = f"linked, but not kept in {place.directory}: {reason}"
-    hint = "raise JITLTO_CACHE_SIZE, free disk space or set JITLTO_CACHE_DIR, or write a pack: -o PACK"
-    return replace(outcome, layer="", error=JitltoError(what, code="jitlto-cache-full", hint=hint))
+    error = JitltoError(
+        f"linked, but not kept in {place.directory}: {reason}",
+        code="jitlto-cache-full",
+        hint="raise JITLTO_CACHE_SIZE, free disk space or set JITLTO_CACHE_DIR, or write a pack: -o PACK",
+    )
+    return replace(outcome, layer="", error=error)
 
 
 def _write(output: Path, outcomes: Sequence[WarmOutcome], kernels: Mapping[str, bytes]) -> None:

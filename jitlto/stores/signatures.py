@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -78,12 +80,15 @@ class TrustedKeys:
     def __init__(self, names: Mapping[bytes, str], namespace: str = STORE_NAMESPACE) -> None:
         self._names, self._namespace = names, namespace.encode()
         self._keys = {hashlib.sha256(key).digest(): key for key in names if key.startswith(_PREFIX)}
+        #: The SHA-256 of each key that can sign entries, in OpenSSH's form.
+        self.ids = frozenset(self._keys)
 
     @classmethod
     def load(cls, path: Path, namespace: str = STORE_NAMESPACE) -> TrustedKeys:
         """Load the keys of a file: of OpenSSH's ``allowed_signers``, or lines as in a file ``KEY.pub``.
 
-        Keys of other types, certificate authorities, and keys that are restricted to other namespaces are left out.
+        Keys of other types, certificate authorities, and keys that are restricted to other namespaces or times are
+        left out.
 
         Raises:
             StoreError: If the file cannot be read or a line is not in the format.
@@ -99,11 +104,6 @@ class TrustedKeys:
             if key is not None:
                 names.setdefault(key, name)
         return cls(names, namespace)
-
-    @property
-    def ids(self) -> frozenset[bytes]:
-        """The SHA-256 of each key that can sign entries, in OpenSSH's form."""
-        return frozenset(self._keys)
 
     def verify(self, key_id: bytes, signature: bytes, data: bytes) -> bool:
         """Return whether a trusted key has made a signature of these bytes."""
@@ -146,9 +146,15 @@ def _parse(line: bytes, namespace: str) -> tuple[str, bytes | None]:
             raise ValueError("the key is malformed")
     for option in _OPTION.findall(words[1].decode() if place == 2 else ""):
         name, _, value = option.replace('"', "").partition("=")
-        if name.lower() not in ("cert-authority", "namespaces"):
+        if name.lower() in ("valid-after", "valid-before"):
+            form = "%Y%m%d%H%M%S"[: len(value.rstrip("Zz")) - 2] + "%z" * value.endswith(("Z", "z"))  # else local time
+            counts &= (datetime.strptime(value.upper(), form).timestamp() <= time.time()) is (
+                name.lower() == "valid-after"
+            )
+        elif name.lower() in ("cert-authority", "namespaces"):
+            counts &= name.lower() == "namespaces" and namespace in value.split(",")
+        else:
             raise ValueError(f"unknown option {name!r}")
-        counts &= name.lower() == "namespaces" and namespace in value.split(",")
     name = words[0 if place else -1].decode("utf-8", "surrogateescape").strip('"').split(",")[0]
     return name, key if counts else None
 

@@ -73,11 +73,6 @@ class KindUsage:
     newest: float
 
 
-def kind_of(name: str) -> str:
-    """Return the kind of an object."""
-    return name.split("/")[1]
-
-
 def _held(backend: Backend) -> list[StoredObject]:
     """Return the objects whose names jitlto gives, by age."""
     found = [each for each in backend.list(_ROOT) if _NAME.fullmatch(each.name)]
@@ -92,7 +87,7 @@ def measure(backend: Backend) -> dict[str, KindUsage]:
     """
     kinds: dict[str, list[StoredObject]] = {}
     for each in _held(backend):
-        kinds.setdefault(kind_of(each.name), []).append(each)
+        kinds.setdefault(each.name.split("/")[1], []).append(each)
     return {
         kind: KindUsage(len(held), sum(each.size for each in held), held[0].modified, held[-1].modified)
         for kind, held in sorted(kinds.items())
@@ -117,7 +112,7 @@ def prune(
     Raises:
         StoreError: If the store cannot be listed, or an object cannot be removed.
     """
-    held = [each for each in _held(backend) if kind_of(each.name) != artifacts.KIND]
+    held = [each for each in _held(backend) if each.name.split("/")[1] != artifacts.KIND]
     total, count = sum(each.size for each in held), 0
     for each in held:
         too_old = older_than is not None and time.time() - each.modified > older_than

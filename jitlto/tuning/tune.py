@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from jitlto.base.errors import PlanError, TuningError
+from jitlto.launch.arguments import show_array
 from jitlto.link.parallel import run_parallel
 from jitlto.record.tuning import Variant
 from jitlto.tuning import devices, wisdom_file
@@ -113,11 +116,9 @@ class _Results:
 
 def _agree(array: Any, one: bytes, other: bytes, tolerance: float) -> bool:
     """Return whether numbers differ by no more than the tolerance, relative to the larger of two."""
-    kind = str(array.__cuda_array_interface__["typestr"])
+    kind = str(show_array(array)["typestr"])
     if tolerance == 0 or kind[1] not in "fc":
         return False
-    import numpy as np  # imported lazily: only a tolerance needs it
-
     a, b = (np.frombuffer(data, np.dtype(kind)).astype("c16" if kind[1] == "c" else "f8") for data in (one, other))
     close = np.isclose(a, b, tolerance, 0, equal_nan=True) | np.isclose(b, a, tolerance, 0, equal_nan=True)
     return bool(close.all())

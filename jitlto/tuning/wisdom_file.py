@@ -39,9 +39,12 @@ def decode(data: bytes, where: str) -> Wisdom:
             raise ValueError("its checksum or its version does not match")
         return Wisdom(map(decoder(Entry).decode, payload.splitlines()))
     except (ValueError, RecursionError) as error:
-        what = f"is damaged, or no file of wisdom of this version of jitlto: {error}"
-        hint = "get the file again, or remove it and tune again"
-        raise WisdomError(what, code="wisdom-damaged", where=where, hint=hint) from None
+        raise WisdomError(
+            f"is damaged, or no file of wisdom of this version of jitlto: {error}",
+            code="wisdom-damaged",
+            where=where,
+            hint="get the file again, or remove it and tune again",
+        ) from None
 
 
 def read(path: Path) -> Wisdom:
@@ -53,8 +56,12 @@ def read(path: Path) -> Wisdom:
     try:
         return decode(files.read(path), str(path))
     except OSError as error:
-        what, hint = f"cannot be read: {error.strerror or error}", "make one: family.tune(...)"
-        raise WisdomError(what, code="wisdom-unreadable", where=str(path), hint=hint) from None
+        raise WisdomError(
+            f"cannot be read: {error.strerror or error}",
+            code="wisdom-unreadable",
+            where=str(path),
+            hint="make one: family.tune(...)",
+        ) from None
 
 
 def _read_existing(path: Path) -> Wisdom:

@@ -16,6 +16,7 @@ from jitlto.families.declaration import GroupDeclaration
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import Fragment, FragmentKey, ImageKind, Parameter, Role
 from jitlto.record.headers import Source
+from tests.support.compiled import forms
 from tests.support.errors import raises
 
 
@@ -23,7 +24,7 @@ from tests.support.errors import raises
 def compile_text(text: str) -> CompiledSource:
     compiler = Compiler()
     architectures = (Architecture(75), Architecture(80))
-    source, images = Source(text.encode(), {}), tuple(ImageKind)
+    source, images = Source(text.encode(), {}), forms(architectures)
     return compiler.compile(CompileJob("nvrtc", compiler.identity, source, architectures, ("--std=c++17",), images))
 
 
@@ -164,7 +165,7 @@ NESTED = "template <class T> struct wrap {}; template <class T> __global__ void 
 
 
 def test_a_kernel_whose_name_nobody_reads_builds_with_types_of_params_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jitlto.build.assemble.parameter_types", lambda _: None)
+    monkeypatch.setattr("jitlto.compile.signatures.parameter_types", lambda _: None)
     text = NESTED + "template __global__ void k<float>(float*, wrap<float>, int);"
     fragment, _ = make(text, ("x", "y", "n"))
     assert fragment.signature == (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError
-from jitlto.build import proof
+from jitlto.build import pipeline, proof
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.pipeline import BuildReport, build
@@ -220,15 +220,27 @@ def test_a_kernel_that_lacks_something_is_an_error_and_no_database(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_build_without_work_does_not_plan_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_without_work_proves_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     families = [declaration.load_family(write_family(tmp_path / "mini", MINI))]
     cache = open_cache(tmp_path / "cache")
     digest = build(families, tmp_path / "1.fragdb", jobs=1, cache=cache).digest
     monkeypatch.setattr(proof, "enumerate_kernels", None)
-    assert build(families, tmp_path / "2.fragdb", jobs=1, cache=cache).digest == digest
     with pytest.raises(TypeError):
-        build(families, tmp_path / "3.fragdb", jobs=1, cache=None)
-    build(families, tmp_path / "4.fragdb", jobs=1, cache=None, shard=Shard(1, 2))
+        build(families, tmp_path / "2.fragdb", jobs=1, cache=None)
+    build(families, tmp_path / "3.fragdb", jobs=1, cache=None, shard=Shard(1, 2))
+    monkeypatch.setattr(pipeline, "InterfaceProof", None)
+    assert build(families, tmp_path / "4.fragdb", jobs=1, cache=cache).digest == digest
+
+
+@pytest.mark.slow
+def test_interfaces_are_proved_again_when_a_declaration_alone_has_changed(tmp_path: Path) -> None:
+    unsaid = MINI["family.toml"].replace('interface = "op.cuh"\n', "")
+    cache = open_cache(tmp_path / "cache")
+    path = write_family(tmp_path / "mini", changed(family__toml=unsaid + "interface = false\n"))
+    build([declaration.load_family(path)], tmp_path / "1.fragdb", jobs=1, cache=cache)
+    path.write_text(unsaid)
+    with raises(BuildError, "build-no-interface", "mini/op"):
+        build([declaration.load_family(path)], tmp_path / "2.fragdb", jobs=1, cache=cache)
 
 
 def test_a_file_that_is_not_a_database_is_not_replaced(tmp_path: Path) -> None:

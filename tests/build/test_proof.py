@@ -138,7 +138,9 @@ def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypa
         advice: list[str] = []
         with open_written(fragments, [record(*fragments)]) as database:
             monkeypatch.setattr(proof, "FragmentDatabase", lambda *_: database)
-            prove_once(advice, database.path, digest * 64, store, allow_incomplete=allow_incomplete)
+            prove_once(
+                advice, database.fragments(), database.path, digest * 64, store, allow_incomplete=allow_incomplete
+            )
         return advice
 
     good, bad = (kernel(OP), fragment("op", provides=[OP])), kernel(OP)

@@ -10,6 +10,7 @@ from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.uses import check_uses
+from jitlto.compile.declarations import read_declarations
 from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import load_family
 from jitlto.record.family_record import FamilyRecord
@@ -159,6 +160,17 @@ def test_a_template_of_a_used_family_is_specialised_by_nobody_else() -> None:
     check_uses(families("", "template <class T> struct traits {};\n"))
     with raises(FamilyError, "family-use", "traits", "user.cuh:2", "second.cuh:2"):
         check_uses(families("", "template <class T> struct traits {};\n", user="template <> struct traits<int> {};\n"))
+
+
+def test_each_header_of_a_long_chain_is_read_once() -> None:
+    chain: list[FamilyRecord] = []
+    for number in range(20):
+        headers = {name: text for used in chain for name, text in used.headers}
+        headers[f"f{number}.cuh"] = f"{ONCE}template <class T> T f{number}(T x);\n"
+        chain.append(record(f"f{number}", headers, *chain[-1:]))
+    before = read_declarations.cache_info().misses
+    check_uses({each.name: each for each in chain})
+    assert read_declarations.cache_info().misses - before <= len(chain)
 
 
 def group(name: str, interface: str, definition: str, *, uses: tuple[str, ...] = ()) -> dict[str, str]:

@@ -164,7 +164,7 @@ def test_packages_that_declare_nothing_or_cannot_be_imported_are_errors(write: W
         with raises(OperatorError, "operator-import", where=where):
             find_operators(target)
     for target in ("", ".", f".{package}", f"{package}."):
-        with raises(OperatorError, "operator-import", repr(target)):
+        with raises(OperatorError, "operator-import", where=target or "''", hint="the name that Python imports"):
             find_operators(target)
     (tmp_path / package / "broken.py").write_text("1 / 0\n")
     hint = f"python -c 'import {package}.broken'"

@@ -47,7 +47,7 @@ def test_what_is_no_twin_is_not_replaced_and_nothing_is_built(tmp_path: Path) ->
     family = write_family(tmp_path / "mini", MINI)
     (tmp_path / "mini.lineinfo").mkdir()
     done = jitlto("build", family, "-o", tmp_path / "mini.fragdb", "--lineinfo")
-    fails(done, 1, "mini.lineinfo", "database-overwrite")
+    fails(done, 1, "mini.lineinfo", "database-overwrite", "remove")
     assert not (tmp_path / "mini.fragdb").exists()
 
 

@@ -98,6 +98,7 @@ def test_unreadable_databases_have_status_1(tmp_path: Path, mini_path: Path) -> 
     fails(jitlto("verify", other), 1, "[database-damaged]")
     fails(jitlto("show", mini_path, "mini/op[data_type=int]"), 1, "[database-no-such-fragment]", "jitlto ls")
     fails(jitlto("show", mini_path, "nonsense"), 1, "nonsense")
+    fails(jitlto("show", mini_path, "op"), 1, "[database-no-such-fragment]", "'mini/op[data_type=")
 
 
 def test_plan_says_what_a_kernel_is_made_of_and_links_it_or_where_it_is(mini_path: Path, tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ from jitlto.compile.nvrtc import Compiler
 from jitlto.cuda import nvfatbin
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
+from tests.support.compiled import forms
 
 CANDIDATES = tuple(map(Architecture, (75, 80, 89, 90)))
 
 
 def architectures(text: str, candidates: tuple[Architecture, ...] = CANDIDATES) -> list[int]:
     compiler, source = Compiler(), Source(text.encode(), {})
-    job = CompileJob(
-        "nvrtc", compiler.identity, source, candidates[:1], ("--std=c++17",), (ImageKind.LTOIR,), candidates=candidates
-    )
+    how = candidates[:1], ("--std=c++17",), forms(candidates[:1], (ImageKind.LTOIR,))
+    job = CompileJob("nvrtc", compiler.identity, source, *how, candidates=candidates)
     images = add_variants(compiler, job, compiler.compile(job)).images
     return [architecture.number for _, architecture, _ in images]
 
@@ -65,7 +65,7 @@ __device__ float state[3] = {1, 2, 3};
 def alone(text: bytes, architecture: Architecture = BASE, symbols: bytes | None = None) -> list[bytes]:
     compiled = nvrtc.compile_source(Source(text, {}), [architecture], ("--std=c++17",))
     declared = compiled.module if symbols is None else nvrtc.compile_source(Source(symbols, {}), [BASE], ()).module
-    return link_alone(nvfatbin.wrap("LTOIR", compiled.ltoir[architecture], architecture), declared, TARGET)
+    return link_alone(nvfatbin.wrap(ImageKind.LTOIR, compiled.ltoir[architecture], architecture), declared, TARGET)
 
 
 def test_a_fragment_links_without_what_it_requires() -> None:

@@ -14,7 +14,7 @@ from jitlto.cuda import nvjitlink, toolkit
 from jitlto.cuda.ptx import Module
 from jitlto.record.fragment import ImageKind, Symbol, SymbolKind
 from jitlto.record.headers import Source
-from tests.support.compiled import compiled
+from tests.support.compiled import compiled, forms
 
 pytestmark = pytest.mark.skipif(
     not ltoir_symbols.can_read(toolkit.nvrtc_version()), reason="nvJitLink is not of NVRTC's release"
@@ -74,10 +74,10 @@ def test_another_release_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not ltoir_symbols.can_read(release)
 
 
-def job(compiler: Compiler, text: str, images: tuple[ImageKind, ...]) -> CompileJob:
+def job(compiler: Compiler, text: str, *kinds: ImageKind) -> CompileJob:
     architectures = (Architecture(75), Architecture(90))
     source = Source(text.encode(), {})
-    return CompileJob("nvrtc", compiler.identity, source, architectures, ("--std=c++17",), images)
+    return CompileJob("nvrtc", compiler.identity, source, architectures, ("--std=c++17",), forms(architectures, kinds))
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_without_ptx_the_front_end_runs_once_for_each_architecture_of_a_kernel(
     text: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = Compiler()
-    whole = compiler.compile(job(compiler, text, (ImageKind.LTOIR, ImageKind.PTX)))
+    whole = compiler.compile(job(compiler, text, *ImageKind))
     steps: list[str] = []
 
     def run(source: Source, step: nvrtc.Step, *_: object) -> nvrtc.Output:
@@ -97,7 +97,7 @@ def test_without_ptx_the_front_end_runs_once_for_each_architecture_of_a_kernel(
         return nvrtc.run_step(source, step)
 
     monkeypatch.setattr(compiler._snapshots, "run", run)
-    alone = compiler.compile(job(compiler, text, (ImageKind.LTOIR,)))
+    alone = compiler.compile(job(compiler, text, ImageKind.LTOIR))
     assert steps == ["ltoir 75", "ltoir 90", *expected]
     assert alone.images == tuple(image for image in whole.images if image[0] is ImageKind.LTOIR)
     assert {each.name for each in alone.provides} >= {each.name for each in whole.provides}
@@ -107,4 +107,4 @@ def test_a_function_that_differs_by_architecture_is_refused() -> None:
     text = "#if __CUDA_ARCH__ < 900\n__device__ int weights;\n#endif\n__global__ void kern() {}"
     compiler = Compiler()
     with pytest.raises(CompileError, match="compile-architectures"):
-        compiler.compile(job(compiler, text, (ImageKind.LTOIR,)))
+        compiler.compile(job(compiler, text, ImageKind.LTOIR))

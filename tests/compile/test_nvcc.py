@@ -23,8 +23,8 @@ from jitlto.cuda import nvjitlink, toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.record.fragment import ImageKind
-from jitlto.record.headers import Source
 from jitlto.runtime.family import KernelFamily
+from tests.support.compiled import forms
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
@@ -58,7 +58,8 @@ source = HeaderSearch([root], as_written=True).closure((root / "source.cu").read
 compiler = Compiler()
 architectures = (Architecture(75), Architecture(80))
 options = ("--std=c++17", *sys.argv[2:])
-job = CompileJob("nvcc", compiler.identity, source, architectures, options, (ImageKind.LTOIR, ImageKind.PTX))
+images = tuple((kind, each) for kind in ImageKind for each in architectures)
+job = CompileJob("nvcc", compiler.identity, source, architectures, options, images)
 compiled = encode_unit(Unit(compiler.compile(job), {}))
 print(hashlib.sha256(compiled).hexdigest())
 """
@@ -81,9 +82,8 @@ def compile_text(
     images: tuple[ImageKind, ...] = (ImageKind.PTX,),
 ) -> CompiledSource:
     search = HeaderSearch([], {name: content.encode() for name, content in (headers or {}).items()}, as_written=True)
-    return compiler.compile(
-        CompileJob("nvcc", compiler.identity, search.closure(text.encode()), architectures, options, images)
-    )
+    source, wanted = search.closure(text.encode()), forms(architectures, images)
+    return compiler.compile(CompileJob("nvcc", compiler.identity, source, architectures, options, wanted))
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ def test_headers_of_every_architecture_are_reported(compiler: Compiler) -> None:
 )
 def test_errors_have_the_form_of_nvrtcs_and_mark_the_line(compiler: Compiler, text: str, says: str) -> None:
     error = refused(compiler, text)
-    assert f"{nvrtc.program_name(Source(text.encode(), {}))}(2): {says}" in error.log
+    assert f"{nvrtc.program_name(text.encode())}(2): {says}" in error.log
     assert ">    2 |" in diagnostics.annotate(error, "name.cu", text, "here").what
 
 
@@ -284,7 +284,7 @@ def test_the_include_directories_are_searched_in_order_beside_the_includer_first
 """
     search = HeaderSearch([tmp_path / "a", tmp_path / "b"], as_written=True)
     compiled = compiler.compile(
-        CompileJob("nvcc", compiler.identity, search.closure(text), BASE, OPTIONS, (ImageKind.PTX,))
+        CompileJob("nvcc", compiler.identity, search.closure(text), BASE, OPTIONS, forms(BASE, (ImageKind.PTX,)))
     )
     own = [name for name in compiled.reads if not name.startswith("<")]
     assert own == ["+1//h.h", "+1//k.h", "+1//near.h", "../common.h", "k.h"]

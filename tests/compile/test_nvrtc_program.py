@@ -168,7 +168,7 @@ def test_nothing_is_read_that_was_not_given(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_source_around_an_error_is_shown() -> None:
     text = "".join(f"// line {n}\n" for n in range(1, 10)) + "int x = wrong;\n" + "// after\n" * 5
-    log = f'{nvrtc.program_name(source(text))}(10): error: identifier "wrong" is undefined\n'
+    log = f'{nvrtc.program_name(text.encode())}(10): error: identifier "wrong" is undefined\n'
     error = diagnostics.annotate(CompileError("x", log=log, hint="a hint"), "name.cu", text, "somewhere")
     assert "name.cu(10): error" in error.log
     assert error.where == "somewhere"

@@ -22,6 +22,7 @@ from jitlto.compile.snapshot import LEAST_SHARERS, Snapshots, available
 from jitlto.cuda import toolkit
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
+from tests.support.compiled import forms
 from tests.support.process import ROOT, started
 
 HEADERS = {
@@ -54,7 +55,7 @@ def job(
 ) -> CompileJob:
     source = HeaderSearch(toolkit.header_roots(), headers).closure(text.encode())
     architectures = (Architecture(75), Architecture(80))
-    return CompileJob("nvrtc", compiler.identity, source, architectures, options, tuple(ImageKind), sharers)
+    return CompileJob("nvrtc", compiler.identity, source, architectures, options, forms(architectures), sharers)
 
 
 def same(one: CompiledSource, other: CompiledSource) -> bool:
@@ -109,7 +110,7 @@ def children(process: int) -> set[int]:
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_a_step_from_a_snapshot_equals_a_plain_step(tmp_path: Path) -> None:
     source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
-    step, snapshots = Step.from_options("ptx", Architecture(75), ("--std=c++17",)), Snapshots(tmp_path)
+    step, snapshots = Step(ImageKind.PTX, Architecture(75), ("--std=c++17",)), Snapshots(tmp_path)
     output = snapshots.run(source, step, LEAST_SHARERS)
     snapshots.close()
     assert (snapshots.made, snapshots.used) == (1, 1)

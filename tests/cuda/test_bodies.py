@@ -9,6 +9,7 @@ from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.nvrtc_program import Step
 from jitlto.cuda.bodies import Bodies
 from jitlto.cuda.ptx import parse_ptx
+from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
 
 HELPERS = r"""
@@ -58,9 +59,9 @@ NAMES = ["loops", "says", "calls", "dispatches", "reads", "nested", "stacked", "
 @cache
 def bodies(text: str) -> dict[str, str]:
     """Return the hashes of the weak definitions; unoptimised code has those that would be inlined away."""
-    options = ("--std=c++17", "--relocatable-device-code=true", "--device-debug")
+    options = ("--std=c++17", "--device-debug")
     source = Source(f"#undef __forceinline__\n#define __forceinline__ __inline__\n{text}".encode(), {})
-    module = parse_ptx(nvrtc.run_step(source, Step("ptx", Architecture(75), options)).data.decode())
+    module = parse_ptx(nvrtc.run_step(source, Step(ImageKind.PTX, Architecture(75), options)).data.decode())
     found = Bodies(module)
     return {symbol.name: found.hash(symbol.name) for symbol in module.provides if symbol.weak}
 

@@ -8,13 +8,14 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.nvfatbin import FatbinImage, FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.record.fragment import ImageKind
 from tests.support.compiled import BASE, compiled
 
 TEXT = "__device__ float f(float a) { return a; }"
 
 
 def fatbin(name: str) -> bytes:
-    return nvfatbin.wrap("LTOIR", compiled(TEXT).ltoir[BASE], Architecture.parse(name))
+    return nvfatbin.wrap(ImageKind.LTOIR, compiled(TEXT).ltoir[BASE], Architecture.parse(name))
 
 
 @pytest.mark.parametrize("name", ["80", "90a", "100f"])
@@ -27,9 +28,9 @@ def test_the_architecture_of_an_image_has_its_suffix(name: str) -> None:
 
 def test_ptx_is_compressed_and_links_as_the_text_does() -> None:
     text = compiled('extern "C" __global__ void kernel(float* x) {' + "x[threadIdx.x] *= x[1];" * 99 + "}").ptx.encode()
-    data = nvfatbin.wrap("PTX", text, BASE)
+    data = nvfatbin.wrap(ImageKind.PTX, text, BASE)
     assert len(data) < len(text) / 4
-    assert nvfatbin.wrap("PTX", text, BASE) == data
+    assert nvfatbin.wrap(ImageKind.PTX, text, BASE) == data
     assert nvfatbin.list_images(data) == [FatbinImage(FatbinKind.PTX, BASE)]
     one, other = (LinkInput(kind, each, "x") for kind, each in ((InputKind.PTX, text), (InputKind.FATBIN, data)))
     assert link([one], Architecture(90), []).data == link([other], Architecture(90), []).data

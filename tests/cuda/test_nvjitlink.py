@@ -11,6 +11,7 @@ from jitlto.cuda import libraries, nvfatbin, nvjitlink
 from jitlto.cuda.compatibility import newest_ptx_isa
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.cuda.ptx import parse_ptx
+from jitlto.record.fragment import ImageKind
 from tests.support.compiled import compiled, relocatable_cubin
 from tests.support.errors import raises
 from tests.support.process import output_of
@@ -48,7 +49,8 @@ def test_lto_links_into_a_cubin_and_into_ptx_without_a_gpu() -> None:
 
 def test_ltoir_may_come_in_a_fatbin() -> None:
     def wrapped(text: str) -> LinkInput:
-        return LinkInput(InputKind.FATBIN, nvfatbin.wrap("LTOIR", ltoir(text).data, Architecture(75)), "wrapped")
+        data = nvfatbin.wrap(ImageKind.LTOIR, ltoir(text).data, Architecture(75))
+        return LinkInput(InputKind.FATBIN, data, "wrapped")
 
     inputs = [ltoir(KERNEL), ltoir(OP)]
     assert link([wrapped(KERNEL), wrapped(OP)], SM_90, ["-lto"]).data == link(inputs, SM_90, ["-lto"]).data

@@ -13,7 +13,7 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.nvrtc_program import Step
 from jitlto.cuda.ptx import Module, parse_ptx
-from jitlto.record.fragment import SymbolKind
+from jitlto.record.fragment import ImageKind, SymbolKind
 from jitlto.record.headers import Source
 from tests.support.compiled import compiled
 from tests.support.errors import raises
@@ -21,9 +21,9 @@ from tests.support.errors import raises
 
 @cache
 def for_debugging(text: str) -> Module:
-    options = ["--std=c++17", "--relocatable-device-code=true", "--device-debug"]
+    options = ["--std=c++17", "--device-debug"]
     source = Source(text.encode(), {})
-    return parse_ptx(nvrtc.run_step(source, Step("ptx", Architecture(75), tuple(options))).data.decode())
+    return parse_ptx(nvrtc.run_step(source, Step(ImageKind.PTX, Architecture(75), options)).data.decode())
 
 
 KINDS = r"""

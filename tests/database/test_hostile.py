@@ -1,5 +1,6 @@
 """What a database can do to a process that opens it: hand-made files, whose checksums are right."""
 
+import contextlib
 import shutil
 import sqlite3
 import struct
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.database import FragmentDatabase
-from jitlto.database._rows import TABLES
+from jitlto.database._rows import TABLES, checksum
 from jitlto.database.index import Index
 from jitlto.plan.resolve import Resolution, resolve
 from jitlto.record.fragment import Role
@@ -316,6 +317,16 @@ def forged(table: str, change: str, content: list[list[Any]]) -> None:
             content.append([table, f"{row[1]}x", row[2]])
         case "empty":
             row[2] = type(row[2])()
+
+
+def test_values_that_no_fragment_has_are_not_taken_from_a_file_with_the_digest_of_another(copy: Path) -> None:
+    edit(copy, "UPDATE shape SET record = replace(record, 'twice', 'third')")
+    with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        ((key, record),) = connection.execute("SELECT key, record FROM shape")
+        right = checksum("shape", key.encode(), record.encode())
+        connection.execute("UPDATE shape SET sha256 = ?", (right,))
+    with raises(DatabaseError, "database-damaged"):
+        load("mini", copy)
 
 
 @pytest.mark.slow

@@ -41,7 +41,8 @@ def condition(expression: str) -> str:
         # Two texts that are meant as numbers: "16" is less than "8".
         "other > '8'", "veclen < other", "'4' <= veclen", "other is lessthan veclen",
         # Text repeated or joined where a product or a sum was meant.
-        "veclen * 4", "4 * veclen", "veclen + veclen", "data_type + 'x'",
+        "veclen * 4", "4 * veclen", "veclen + veclen", "data_type + 'x'", "'x' + data_type",
+        "[veclen, other]|max", "[veclen, other]|min", "[veclen, other]|sort", "['8', other]|sort(case_sensitive=true)",
         # Text is true, whatever it says.
         "flag", "not flag", "flag and true", "true and flag", "flag or false",
         "[flag]|select|list", "[flag]|first", "flag|default('x', true)",

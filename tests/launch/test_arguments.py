@@ -174,6 +174,30 @@ def test_a_tensor_on_a_device_that_dlpack_has_no_name_for_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    "changed",
+    [
+        {"typestr": None}, {"typestr": "no dtype"}, {"data": None}, {"data": (1.5, False)}, {"data": (1 << 64, False)},
+        {"shape": None, "data": (0, False)}, {"strides": (4,)}, {"strides": 4},
+    ],
+)  # fmt: skip
+def test_a_malformed_interface_is_an_error_of_the_argument(changed: dict[str, Any]) -> None:
+    array = DeviceArray()
+    shown = array.__cuda_array_interface__ | changed
+    array.__cuda_array_interface__ = {name: value for name, value in shown.items() if value is not None}
+    assert "__cuda_array_interface__" in refused("export", "float*", array)
+
+
+def test_a_pinned_tensor_that_is_not_what_its_memory_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(arguments, "_CUDA_DEVICES", {1: "the host"})
+    tensor = torch.tensor([1 + 2j])
+    assert convert("float2*", tensor) == tensor.data_ptr()
+    assert "resolve_conj" in refused("conjugate", "float2*", tensor.conj())
+    assert "resolve_neg" in refused("conjugate", "float*", tensor.conj().imag)
+    assert "detach" in refused("export", "float*", torch.ones(4, requires_grad=True))
+
+
+@pytest.mark.parametrize(
     ("type_", "arguments"),
     [
         ("float*", ["text", b"bytes", 1.5, [1.0, 2.0], (1,), {}, object(), True]),

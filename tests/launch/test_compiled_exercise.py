@@ -45,7 +45,7 @@ def test_no_launch_accesses_memory_that_is_not_its_own(tmp_path: Path) -> None:
     preload = [_runtime(name) for name in ("libasan.so", "libubsan.so")]
     variables = {"LD_PRELOAD": " ".join(preload), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
     for more in ((), ("--collect",)):
-        exercise(sys.executable, PROGRAM, f"--flags={' '.join(flags)}", *more, **variables)
+        exercise(sys.executable, PROGRAM, "--seconds=1", f"--flags={' '.join(flags)}", *more, **variables)
     # The tests themselves too, with NumPy and the objects of other libraries.
     tests = (
         "test_signature.py",

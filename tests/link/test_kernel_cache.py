@@ -185,4 +185,13 @@ def test_where_linking_is_forbidden_the_error_names_all_that_is_needed_to_link_i
         assert plan.link().layer == "disk"
 
 
+def test_who_may_not_link_waits_for_nobody_who_does(tmp_path: Path, plan: Plan) -> None:
+    store = CacheDir(tmp_path / "cache", LARGE)
+    cache = KernelCache(store, may_link=False, patience=3)
+    with store.locked(plan.digest, 0, "links"), pytest.raises(NotCachedError):
+        begin = time.monotonic()
+        cache.get_or_link(plan.link_key, plan.link, plan.database.path)
+    assert time.monotonic() - begin < 2
+
+
 # --- the digest ---

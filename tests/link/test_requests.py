@@ -1,8 +1,10 @@
 """The lookup cache: the next process finds its kernel without opening a database, and never another kernel."""
 
+import contextlib
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -26,6 +28,7 @@ from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import MINI
+from tests.support.fuzz_targets import rows, with_rows
 from tests.support.process import output_of
 
 TWICE = {"data_type": "float", "op_name": "twice"}
@@ -102,6 +105,21 @@ def test_each_way_to_spell_a_value_finds_the_kernel(path: Path, opened: list[Pat
     for spelled in (np.float32, np.dtype("f4"), "float32"):
         assert launcher(path, data_type=spelled, op_name="twice").chosen == expected
     assert len(opened) == 1
+
+
+def test_a_file_that_names_the_digest_of_another_leaves_nothing_under_it(path: Path, tmp_path: Path) -> None:
+    forged = Path(shutil.copy(path, tmp_path / "forged.fragdb"))
+    content = rows(forged)
+    one, two = (row[2] for row in content if row[0] == "fragment" and "op[data_type=float" in row[1])
+    one["images"], two["images"] = two["images"], one["images"]
+    with_rows(forged, content)
+    with contextlib.closing(sqlite3.connect(path)) as whole, contextlib.closing(sqlite3.connect(forged)) as connection:
+        connection.executemany("UPDATE meta SET value = ?2 WHERE name = ?1", whole.execute("SELECT * FROM meta"))
+        connection.commit()
+    other = launcher(forged)
+    with raises(DatabaseError, "database-damaged"):
+        process(forged).database.verify()
+    assert launcher(path).chosen == process(path).plan(arch="sm_90", **TWICE).chosen != other.chosen
 
 
 @pytest.mark.slow

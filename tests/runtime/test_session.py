@@ -3,7 +3,9 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from jitlto.base.events import Event, Kind
 from jitlto.cuda import device
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.runtime import recording, session
+from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
 from tests.support.errors import raises
@@ -74,6 +77,37 @@ def test_a_reset_begins_anew_but_for_subscribers(mini_path: Path, tmp_path: Path
     assert jitlto.family("mini", session=own) is not mini
     mini.plan(arch="sm_90", **TWICE)  # whoever holds the family goes on
     assert [event.kind for event in heard] == [Kind.PLANNED]
+
+
+@pytest.mark.parametrize("opens", ["kernel_cache", "registry", "families"])
+def test_what_is_opened_during_a_reset_is_not_kept(
+    opens: str, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Session(settings(tmp_path, JITLTO_DATABASE_PATH=str(mini_path)))
+    begun, go_on = threading.Event(), threading.Event()
+    kind, step = {"kernel_cache": (KernelCache, "__init__"), "registry": (Registry, "__init__")}.get(
+        opens, (Registry, "find")
+    )
+    original = getattr(kind, step)
+
+    def slow(*args: Any, **named: Any) -> Any:
+        begun.set()
+        go_on.wait(10)
+        return original(*args, **named)
+
+    def use() -> object:
+        return jitlto.family("mini", session=own) if opens == "families" else getattr(own, opens)
+
+    monkeypatch.setattr(kind, step, slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(use)
+        assert begun.wait(10)
+        reset = pool.submit(own.reset)
+        time.sleep(0.05)
+        go_on.set()
+        reset.result(10)
+        assert first.result(10) is not use()
+        assert use() is use()
 
 
 @pytest.mark.slow

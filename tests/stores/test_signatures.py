@@ -42,6 +42,8 @@ def test_what_a_key_signs_its_public_key_verifies(pair: tuple[SigningKey, str], 
         "ssh-ed25519 {blob}",
         '"name with blanks" {key}',
         'ci@example.org namespaces="git,jitlto-store" {key}',
+        'ci@example.org valid-after="20200101",valid-before="29990101Z" {key}',
+        'ci@example.org valid-after="20200101235959z" {key}',
     ],
 )
 def test_lines_that_name_a_key(form: str, pair: tuple[SigningKey, str], tmp_path: Path) -> None:
@@ -55,6 +57,8 @@ def test_lines_that_name_a_key(form: str, pair: tuple[SigningKey, str], tmp_path
     [
         'ci@example.org namespaces="git" {key}',
         "* cert-authority {key}",
+        'ci@example.org valid-after="299901010000" {key}',
+        'ci@example.org valid-before="20200101Z",namespaces="jitlto-store" {key}',
         RSA,
     ],
 )
@@ -71,7 +75,8 @@ def test_lines_whose_key_does_not_count(form: str, pair: tuple[SigningKey, str],
         "ssh-ed25519 {blob}AAAA",
         "sk-ssh-ed25519@openssh.com {blob}",
         "ci@example.org no-touch-required {key}",
-        'ci@example.org valid-before="29990101" {key}',
+        'ci@example.org valid-before="2999010" {key}',
+        'ci@example.org valid-before="29991301" {key}',
     ],
 )
 def test_a_malformed_line_is_an_error_that_names_it(form: str, pair: tuple[SigningKey, str], tmp_path: Path) -> None:

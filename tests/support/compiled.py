@@ -1,13 +1,22 @@
 """Sources compiled by NVRTC, each once."""
 
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda import toolkit
+from jitlto.record.fragment import ImageForm, ImageKind
 from jitlto.record.headers import Source
 
 BASE = Architecture(75)
+
+
+def forms(
+    architectures: Sequence[Architecture], kinds: Iterable[ImageKind] = tuple(ImageKind)
+) -> tuple[ImageForm, ...]:
+    """Return what a family has by default: LTO-IR for each architecture, PTX for the first."""
+    return tuple((kind, each) for kind in kinds for each in architectures[: 1 if kind is ImageKind.PTX else None])
 
 
 @cache

@@ -24,6 +24,7 @@ from jitlto.compile import headers, nvcc
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.nvrtc_program import Program, Step
+from jitlto.record.fragment import ImageKind
 
 _GCC = re.compile(r"warning: #warning (\S+)")
 _NVRTC = re.compile(r"#warning directive: (\S+)")
@@ -117,7 +118,7 @@ def ask_nvcc(program: str, tree: Tree, directory: Path) -> Answer:
 def ask_nvrtc(tree: Tree, directory: Path) -> Answer:
     """Return the answer of NVRTC on virtual headers."""
     roots = tree.write(directory)
-    step = Step.from_options("ptx", Architecture.parse("75"), ("--std=c++17",))
+    step = Step(ImageKind.PTX, Architecture.parse("75"), ("--std=c++17",))
     try:
         source = HeaderSearch(roots, strict=True).closure(tree.main.encode())
     except JitltoError as error:

@@ -15,7 +15,7 @@ from jitlto.base.cached import cached_property
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile.compiler import Toolchain
 from jitlto.compile.headers import HeaderSearch
-from jitlto.record.fragment import ImageKind
+from jitlto.record.fragment import ImageForm
 from jitlto.record.headers import Source, interfaces_first
 
 #: Increment when the same inputs may give a different compiled source or be refused, or when the format of entries
@@ -35,7 +35,7 @@ class CompileConfig:
     own: HeaderSearch  # finds the family's own among them
     architectures: tuple[Architecture, ...]  # sorted
     options: tuple[str, ...]
-    images: tuple[ImageKind, ...]  # sorted
+    images: tuple[ImageForm, ...]  # sorted
     interfaces: tuple[str, ...] = ()  # of the family and of those that it uses, in order
     #: Architectures to add LTO-IR for where the code differs, the lowest of ``architectures`` first; empty for none.
     candidates: tuple[Architecture, ...] = ()

@@ -59,12 +59,17 @@ class CompileRequest:
         return self.config.own_closure(self.rendered.source)
 
     def name_parameters(self, compiled: CompiledSource) -> CompiledSource:
-        """The compiled source with the names and types of its kernels' parameters, as far as its text tells them."""
+        """The compiled source with what its text tells of kernels: parameters' names, and types of ``extern "C"``."""
         if self.rendered.group.role is not Role.ENTRYPOINT:
             return compiled
         source, kernels = self.own_closure, ((name, len(sizes)) for name, sizes in compiled.kernels)
-        found = find_parameters((source.text, *source.headers.values()), self.config.options, kernels)
-        return replace(compiled, parameters=tuple(found))
+        parameters = dict(compiled.parameters)
+        for kernel, found in find_parameters((source.text, *source.headers.values()), self.config.options, kernels):
+            parameters[kernel] = tuple(
+                (name, mangled if kernel.startswith("_Z") else type_)
+                for (name, type_), (_, mangled) in zip(found, parameters[kernel], strict=True)
+            )
+        return replace(compiled, parameters=tuple(parameters.items()))
 
     def job(self, sharers: int = 1) -> CompileJob:
         """The job that compiles the source, with all headers that the compiler may find."""

@@ -26,7 +26,6 @@ class _Task:
 
     key: str  # in the cache
     requests: list[CompileRequest]
-    sharers: int  # requests with the same head as the first
     answer: CompiledSource | JitltoError | None = None  # for requests that turn out to be for the same
 
     @property
@@ -71,8 +70,10 @@ class Scheduler:
         """
         try:
             for batch in batches:
-                for task in self._look_up(batch):
-                    self._running[self.submit(task.requests[0].job(task.sharers))] = task
+                missing = self._look_up(batch)
+                sharers = Counter(task.requests[0].head for task in missing)
+                for task in missing:
+                    self._running[self.submit(task.requests[0].job(sharers[task.requests[0].head]))] = task
                 self._finish_all(future for future in list(self._running) if future.done())
                 if self._is_over:
                     return
@@ -93,7 +94,6 @@ class Scheduler:
 
     def _look_up(self, batch: Sequence[CompileRequest]) -> list[_Task]:
         """Find requests in the cache; return the tasks of the others, in order."""
-        heads = Counter(request.head for request in batch)
         new: list[_Task] = []
         for request in batch:
             try:
@@ -102,7 +102,7 @@ class Scheduler:
                 self._deliver([request], error)
                 continue
             if key not in self._tasks:
-                self._tasks[key] = _Task(key, [], heads[request.head])
+                self._tasks[key] = _Task(key, [])
                 new.append(self._tasks[key])
             task = self._tasks[key]
             if task.answer is not None:

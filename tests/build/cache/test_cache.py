@@ -41,7 +41,8 @@ def config(root: Path, host: str = "host") -> CompileConfig:
     (root / "system").mkdir(exist_ok=True)
     (root / "system" / "host.h").write_text(host)
     search = HeaderSearch([root], system=[root / "system"], as_written=True)
-    return CompileConfig(FakeToolchain(), search, search, (Architecture(75),), ("-DN=1",), (ImageKind.LTOIR,))
+    base = Architecture(75)
+    return CompileConfig(FakeToolchain(), search, search, (base,), ("-DN=1",), ((ImageKind.LTOIR, base),))
 
 
 def keep(cache: Cache, root: Path, log: str = "a warning", host: str = "host") -> None:

@@ -29,8 +29,8 @@ from jitlto.build.pipeline import build
 from jitlto.compile import compiler as base
 from jitlto.compile.compiler import CompileJob
 from jitlto.families import declaration
-from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
+from tests.support.compiled import forms
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
@@ -90,7 +90,7 @@ def jobs(count: int, identity: str | None = None) -> list[CompileJob]:
             Source(b'#include "a.cuh"\n__device__ int f%d(int a) { return a * two() + %d; }' % (n, n), headers),
             (Architecture(75),),
             ("--std=c++17",),
-            (ImageKind.LTOIR, ImageKind.PTX),
+            forms((Architecture(75),)),
         )
         for n in range(count)
     ]

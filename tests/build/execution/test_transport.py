@@ -26,12 +26,13 @@ from jitlto.record.headers import HeaderSet, Source, digest_headers
 from tests.support.errors import raises
 
 HEADERS = {f"h{n}.cuh": os.urandom(10_000) for n in range(20)}
+LTOIR = ((ImageKind.LTOIR, Architecture(75)),)
 SETS = st.dictionaries(st.text(max_size=3), st.binary(max_size=3), max_size=4)
 
 
 def job(text: bytes = b"text", headers: dict[str, bytes] | None = None, identity: str = "none") -> CompileJob:
     source = Source(text, HEADERS if headers is None else headers)
-    return CompileJob("nvrtc", identity, source, (Architecture(75),), ("--std=c++17",), (ImageKind.LTOIR,))
+    return CompileJob("nvrtc", identity, source, (Architecture(75),), ("--std=c++17",), LTOIR)
 
 
 def describe(job: CompileJob) -> tuple[str, CompileJob, str, int]:
@@ -119,7 +120,7 @@ def test_the_worker_rejects_a_different_version_of_jitlto_or_python() -> None:
 
 @pytest.mark.slow
 def test_the_worker_rejects_a_different_compiler() -> None:
-    identity = base.find_toolchain("nvrtc").identify((ImageKind.LTOIR,))
+    identity = base.find_toolchain("nvrtc").identify(LTOIR)
     with ThreadPoolExecutor(1) as pool:
         names = socket.gethostname(), " ".join(identity.split()[:2]), "nvrtc 1.0 of another build"
         with raises(ToolchainError, "toolchain-worker-version", *names, hint="nvrtc"):

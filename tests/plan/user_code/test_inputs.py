@@ -30,6 +30,7 @@ from jitlto.plan.plan import Plan
 from jitlto.plan.planner import Planner
 from jitlto.plan.user_code import compilation, inputs
 from jitlto.plan.user_code.compilation import compile_once
+from jitlto.record.fragment import ImageKind
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
@@ -244,7 +245,7 @@ def test_nvccs_long_and_nvrtcs_long_long_are_told_apart_by_name(build_family: Bu
 
 @pytest.mark.slow
 def test_ltoir_bare_or_in_a_fatbin_replaces_a_group(mini: KernelFamily) -> None:
-    for data in (ltoir(ALONE), nvfatbin.wrap("LTOIR", ltoir(ALONE), BASE)):
+    for data in (ltoir(ALONE), nvfatbin.wrap(ImageKind.LTOIR, ltoir(ALONE), BASE)):
         plan = mini.planner(data_type="float").add_ltoir(data).plan()
         assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
         assert links(plan)
