@@ -8,7 +8,6 @@ symbols that it requires. Pure: nothing is read and nothing is linked here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -32,9 +31,6 @@ class Resolution(Struct, frozen=True):
     def fragments(self) -> tuple[Fragment, ...]:
         """All of them in link order."""
         return (self.entry, *self.device)
-
-
-_Owner: TypeAlias = Fragment | UserSymbols
 
 
 def resolve(
@@ -140,14 +136,14 @@ class Selection:
         #: The fragments, the entrypoint first.
         self.chosen = [entry, *(f for f in dict.fromkeys(pinned) if f.role is Role.DEVICE)]
         #: Each required symbol, as its first requirer declares it, and that requirer; by name.
-        self.required: dict[str, tuple[Symbol, _Owner]] = {}
+        self.required: dict[str, tuple[Symbol, Fragment | UserSymbols]] = {}
         #: By name, the candidates for each required symbol that nothing provides yet: none, or several.
         self.open: dict[str, Sequence[Fragment]] = {}
         self._explicit = (pinned, supplied, given)
         self._provided = set(given)
         self._sole = set[str]()  # the symbols that only one fragment can provide, which was chosen for that
         self._pending: list[str] = []
-        owners: list[_Owner] = [*self.chosen, *supplied]
+        owners: list[Fragment | UserSymbols] = [*self.chosen, *supplied]
         for owner in owners:
             self._take(owner)
         self._settle()
@@ -167,7 +163,7 @@ class Selection:
         other._settle()
         return other
 
-    def _take(self, owner: _Owner) -> None:
+    def _take(self, owner: Fragment | UserSymbols) -> None:
         self._provided.update([symbol.name for symbol in owner.provides])
         for symbol in owner.requires:
             if symbol.name not in self.required:
@@ -284,7 +280,7 @@ def _agreed(fragments: Iterable[Fragment]) -> dict[str, str]:
     return found
 
 
-def _check_providers(owners: Sequence[_Owner], needed: Collection[str]) -> None:
+def _check_providers(owners: Sequence[Fragment | UserSymbols], needed: Collection[str]) -> None:
     """Check that each symbol has one provider, with the layout required."""
     provided: dict[str, tuple[Symbol, int]] = {}
     for number, owner in enumerate(owners):
