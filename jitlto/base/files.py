@@ -205,13 +205,18 @@ def no_temporary_directory(error: OSError) -> JitltoError:
 
 
 def beside(path: Path, suffix: str) -> list[Path]:
-    """Return the files ``STEM.suffix`` and ``STEM.*.suffix`` beside ``path``, whose stem is ``STEM``; sorted."""
+    """Return the files ``STEM.suffix`` and ``STEM.*.suffix`` beside ``path``, whose stem is ``STEM``; sorted.
+
+    Without those of a database beside it that is called ``STEM.*`` too.
+    """
     try:
         names = os.listdir(path.parent)  # noqa: PTH208 - names are what is asked for
     except OSError:
         return []
     begin = f"{path.stem}."
-    return [path.with_name(n) for n in sorted(names) if n.startswith(begin) and n.endswith(suffix)]
+    mine = sorted(name for name in names if name.startswith(begin))
+    others = tuple(n.removesuffix(SUFFIX[1:]) for n in mine if n.endswith(SUFFIX) and n != path.stem + SUFFIX)
+    return [path.with_name(name) for name in mine if name.endswith(suffix) and not name.startswith(others)]
 
 
 def is_database(path: Path) -> bool:

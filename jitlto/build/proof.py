@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import (
@@ -31,8 +30,6 @@ from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.record.check_result import Cause
 from jitlto.record.fragment import Fragment, FragmentKey, Role
-
-_Planned: TypeAlias = Sequence[Kernel | DeadEnd]
 
 #: The most kernels of a family of which a build plans each; of what exceeds them, it plans a covering set.
 MOST_KERNELS = 10_000
@@ -168,7 +165,13 @@ def prove(
     return proofs
 
 
-def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _Planned, show: Show) -> FamilyProof:
+def _prove(
+    database: FragmentDatabase,
+    name: str,
+    found: Sequence[Kernel | DeadEnd],
+    elsewhere: Sequence[Kernel | DeadEnd],
+    show: Show,
+) -> FamilyProof:
     """Prove one family from its kernels and dead ends, and from those of families that use it."""
     (record, index), own = database.index(name), database.fragments(name)
     planned = tuple(each for each in found if isinstance(each, Kernel))

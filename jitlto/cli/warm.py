@@ -1,5 +1,6 @@
 """``jitlto warm``: link kernels ahead, into the user's cache or into a pack, with or without a GPU."""
 
+import os.path
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -43,7 +44,7 @@ def warm(
     Kernels are stored in the user's cache, and in the shared store or, with -o, in a pack, which then holds exactly
     these kernels. A kernel that is already there is not linked again.
     """
-    if settings and Path(target).is_file():
+    if settings and os.path.isfile(target):  # noqa: PTH113 - Path.is_file raises on a name that is too long
         raise click.UsageError(f"NAME=VALUE does not apply to a file: {target}")
     work = _jobs(target, settings, archs, database)
     begin = time.perf_counter()
@@ -67,7 +68,7 @@ def warm(
 
 
 def _jobs(target: str, settings: Sequence[str], targets: Sequence[Architecture], database: Path | None) -> WarmJobs:
-    if Path(target).is_file():
+    if os.path.isfile(target):  # noqa: PTH113
         return recorded_jobs(Path(target), lambda name: find_family(name, database), targets, database)
     if ":" not in target and ("/" in target or "." in target):
         hint = "JITLTO_RECORD=FILE makes a file; a FAMILY is named without a path"

@@ -35,17 +35,14 @@ KEYWORDS = _QUALIFIERS | CLASS_KEYS | TYPES | _SPECIFIERS
 @lru_cache(maxsize=256)
 def plain_text(text: bytes) -> str:
     """Return a text with its continued lines joined, and without comments and the content of strings."""
-    return _LITERAL.sub(lambda match: _replace(match[0]), _join_lines(text))
+    every = text.decode("utf-8", "replace").replace(_JOINT, " ")
+    joined = _CONTINUED.sub(lambda match: _SPLICE.sub("", match[0]) + _JOINT * match[0].count("\n"), every)
+    return _LITERAL.sub(lambda match: _replace(match[0]), joined)
 
 
 def line_at(text: str, position: int) -> int:
     """Return the line of a position in a plain text."""
     return text.count("\n", 0, position) + text.count(_JOINT, 0, position) + 1
-
-
-def _join_lines(text: bytes) -> str:
-    every = text.decode("utf-8", "replace").replace(_JOINT, " ")
-    return _CONTINUED.sub(lambda match: _SPLICE.sub("", match[0]) + _JOINT * match[0].count("\n"), every)
 
 
 def _replace(literal: str) -> str:

@@ -9,7 +9,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,7 +38,7 @@ class _opened(cached_property[V]):  # noqa: N801 - used as the one that it is
     """What a session opens under its lock, so that a reset in another thread comes before or after."""
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> V:  # type: ignore[override]
-        with instance._lock:
+        with getattr(instance, "_lock", nullcontext()):  # there is no instance where the class is asked
             return super().__get__(instance, owner)  # type: ignore[no-any-return]
 
 

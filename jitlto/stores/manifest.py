@@ -73,13 +73,21 @@ class Manifest:
         ends = ("/".join(parts[-count:]) for count in range(len(parts) - 1, 0, -1))
         name = next((end for end in ends if end in self.digests), None)
         if name is None:
-            hint = f"use the manifest published with the file; this one lists {len(self.digests)} others"
-            raise _error("manifest-not-listed", f"is not listed in {self.path}", file, hint)
+            raise _error(
+                "manifest-not-listed",
+                f"is not listed in {self.path}",
+                file,
+                f"use the manifest published with the file; this one lists {len(self.digests)} others",
+            )
         with _opened(file) as opened:
             actual = hashlib.file_digest(opened, "sha256").hexdigest()  # type: ignore[arg-type]  # has readinto()
         if actual != self.digests[name]:
-            what = f"does not match {name} in {self.path}: its SHA-256 is {actual}, not {self.digests[name]}"
-            raise _error("manifest-mismatch", what, file, "do not use it; download it and its manifest again")
+            raise _error(
+                "manifest-mismatch",
+                f"does not match {name} in {self.path}: its SHA-256 is {actual}, not {self.digests[name]}",
+                file,
+                "do not use it; download it and its manifest again",
+            )
         return actual
 
     def covered(self, databases: Sequence[Path] = ()) -> list[Path]:

@@ -25,9 +25,10 @@ from tests.support.outputs import SPECIAL, special_file
 
 
 def test_beside_a_file_stand_those_of_its_stem(tmp_path: Path) -> None:
-    for name in ("x.pack", "x.b.pack", "x.pack.old", "xy.pack", "y.pack", "x.fragdb"):
+    for name in ("x.pack", "x.b.pack", "x.c.pack", "x.c.d.pack", "x.pack.old", "xy.pack", "x.fragdb", "x.c.fragdb"):
         (tmp_path / name).touch()
     assert [path.name for path in beside(tmp_path / "x.fragdb", ".pack")] == ["x.b.pack", "x.pack"]
+    assert [path.name for path in beside(tmp_path / "x.c.fragdb", ".pack")] == ["x.c.d.pack", "x.c.pack"]
     assert beside(tmp_path / "none" / "x.fragdb", ".pack") == []
 
 
