@@ -8,9 +8,8 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,15 +23,14 @@ from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.lineinfo import build_twin
 from jitlto.build.pipeline import BuildReport, build
-from jitlto.build.rendered_families import with_used
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.launch import torch_interface
 from jitlto.plan.plan import Plan
-from jitlto.record.fragment import ImageKind
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
+from tests.support import shipped
 from tests.support.arrays import TORCH, TorchLibrary
 from tests.support.environments import need
 from tests.support.families import MINI, compiler, write_family
@@ -265,22 +263,35 @@ def jitlto_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel
 
 
+DeclareShipped = Callable[[str], declaration.FamilyDeclaration]
 BuildShipped = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
-def build_shipped(tmp_path_factory: pytest.TempPathFactory) -> BuildShipped:
-    """Build a database of shipped families, perhaps of LTO-IR alone; what several hold is compiled once."""
+def declare_shipped(tmp_path_factory: pytest.TempPathFactory) -> DeclareShipped:
+    """The declaration of a shipped family, thinned out but where all of its kernels are launched or linked."""
+    directory = tmp_path_factory.mktemp("thin")
+    try:
+        device.current()
+    except NoDeviceError:
+        if shipped.ALL not in os.environ:
+            return lambda name: shipped.thin(name, directory)
+    return lambda name: declaration.load_family(declaration.find_family(name))
+
+
+@pytest.fixture(scope="session")
+def build_shipped(tmp_path_factory: pytest.TempPathFactory, declare_shipped: DeclareShipped) -> BuildShipped:
+    """Build a database of shipped families; what several hold is compiled once."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent  # of all processes of this run
     cache = open_cache(shared / "shipped")
 
-    def make(*names: str, images: Sequence[ImageKind] = tuple(ImageKind)) -> Path:
-        families = [declaration.load_family(declaration.find_family(name)) for name in names]
-        families = [replace(each, images=tuple(images)) for each in with_used(families)]
+    def make(*names: str) -> Path:
         with FileLock(shared / "shipped.lock"):
-            return build(families, tmp_path_factory.mktemp(names[0]) / "families.fragdb", cache=cache).path
+            return build(
+                list(map(declare_shipped, names)), tmp_path_factory.mktemp(names[0]) / "families.fragdb", cache=cache
+            ).path
 
     return make
 
@@ -323,14 +334,14 @@ def transport(build_shipped: BuildShipped) -> KernelFamily:
 
 @pytest.fixture(scope="session")
 def ivf_flat(build_shipped: BuildShipped) -> KernelFamily:
-    """The family ``ivf_flat``, LTO-IR alone: PTX of its 341 fragments takes twice as long."""
-    return KernelFamily("ivf_flat", FragmentDatabase(build_shipped("ivf_flat", images=[ImageKind.LTOIR])))
+    """The family ``ivf_flat``, in a database of its own."""
+    return KernelFamily("ivf_flat", FragmentDatabase(build_shipped("ivf_flat")))
 
 
 @pytest.fixture(scope="session")
 def ivf_flat_batch(build_shipped: BuildShipped) -> KernelFamily:
     """The family ``ivf_flat_batch``, in a database that holds ``ivf_flat`` too, which it uses."""
-    return KernelFamily("ivf_flat_batch", FragmentDatabase(build_shipped("ivf_flat_batch", images=[ImageKind.LTOIR])))
+    return KernelFamily("ivf_flat_batch", FragmentDatabase(build_shipped("ivf_flat_batch")))
 
 
 @pytest.fixture

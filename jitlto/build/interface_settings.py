@@ -8,7 +8,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
 
 from jitlto.base.errors import BuildError
 from jitlto.build.cache.keys import CompileConfig
@@ -42,8 +41,6 @@ _LASTING = re.compile(r"\s*(?:#|%:)\s*(?:define|undef|include|pragma\s+pack)")
 _PACKS = re.compile(rb'_Pragma\s*\(\s*"\s*pack')
 # What makes a body matter: its function may be called, or its type be asked for, by a declaration.
 _MEANT = frozenset(("constexpr", "consteval", "auto", "decltype"))
-
-_Sides: TypeAlias = Mapping[CompileConfig, str]  # with whose sources they are for
 
 
 def check_settings(
@@ -85,7 +82,7 @@ def check_settings(
     return found
 
 
-def _find_dependence(family: FamilyDeclaration, sides: _Sides) -> BuildError | None:
+def _find_dependence(family: FamilyDeclaration, sides: Mapping[CompileConfig, str]) -> BuildError | None:
     """Return the error for the first word on which the family's interfaces must not depend; None if there is none."""
     headers = {config: config.own_closure(interfaces_first(family.interfaces)).headers for config in sides}
     first, *others = sides

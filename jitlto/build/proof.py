@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
 
-from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import (
     AmbiguousConfigurationError,
     BuildError,
@@ -31,8 +29,6 @@ from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.record.check_result import Cause
 from jitlto.record.fragment import Fragment, FragmentKey, Role
-
-_Planned: TypeAlias = Sequence[Kernel | DeadEnd]
 
 #: The most kernels of a family of which a build plans each; of what exceeds them, it plans a covering set.
 MOST_KERNELS = 10_000
@@ -74,11 +70,11 @@ class UnplannedKernelsError(BuildError):
 
 
 def prove_once(
+    proofs: Proofs,
     advice: list[str],
     fragments: list[Fragment],
     path: Path,
     digest: str,
-    store: CacheDir | None,
     show: Show = lambda *_: "",
     *,
     allow_incomplete: bool,
@@ -86,13 +82,12 @@ def prove_once(
     """Do what :func:`require_kernels` does, unless it had nothing to say of a database with the same logical digest.
 
     Args:
+        proofs: What was proved before, which is added to.
         advice: What is added to.
         fragments: Those of the database, sorted by key.
         path, digest: The database.
-        store: Where proofs are kept; None to keep none.
         show, allow_incomplete: As for :func:`require_kernels`.
     """
-    proofs = Proofs(store)
     key = proofs.key("plans", digest)
     if proofs.has(key):
         return
@@ -168,7 +163,13 @@ def prove(
     return proofs
 
 
-def _prove(database: FragmentDatabase, name: str, found: _Planned, elsewhere: _Planned, show: Show) -> FamilyProof:
+def _prove(
+    database: FragmentDatabase,
+    name: str,
+    found: Sequence[Kernel | DeadEnd],
+    elsewhere: Sequence[Kernel | DeadEnd],
+    show: Show,
+) -> FamilyProof:
     """Prove one family from its kernels and dead ends, and from those of families that use it."""
     (record, index), own = database.index(name), database.fragments(name)
     planned = tuple(each for each in found if isinstance(each, Kernel))

@@ -8,7 +8,6 @@ symbols that it requires. Pure: nothing is read and nothing is linked here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -32,9 +31,6 @@ class Resolution(Struct, frozen=True):
     def fragments(self) -> tuple[Fragment, ...]:
         """All of them in link order."""
         return (self.entry, *self.device)
-
-
-_Owner: TypeAlias = Fragment | UserSymbols
 
 
 def resolve(
@@ -89,8 +85,11 @@ def choose_entry(
     """Return the entrypoint that a configuration names; arguments and errors are those of :func:`resolve`."""
     named = [f for f in pinned if f.role is Role.ENTRYPOINT]
     if len(named) > 1:
-        what = f"two entrypoints were added: {named[0].key} and {named[1].key}"
-        raise PlanError(what, code="plan-two-entrypoints", hint="a plan has one")
+        raise PlanError(
+            f"two entrypoints were added: {named[0].key} and {named[1].key}",
+            code="plan-two-entrypoints",
+            hint="a plan has one",
+        )
     candidates = [f for f in named if agrees(f.key, bound)] if named else index.find_entries(group, bound)
     if len(candidates) == 1:
         return candidates[0]
@@ -99,14 +98,16 @@ def choose_entry(
         if not named and (not groups or group not in (None, *groups)):
             what = f"no entrypoint {group!r}" if groups else "the family has no entrypoint"
             hint = f"the entrypoints are {', '.join(sorted(groups))}"
-            hint = hint if groups else "its groups are for families that use it"
-            raise PlanError(what, code="plan-unknown-entrypoint", hint=hint)
+            raise PlanError(
+                what, code="plan-unknown-entrypoint", hint=hint if groups else "its groups are for families that use it"
+            )
         pool = [f.key for f in named] or index.entry_keys(group)
         raise resolve_errors.no_value("entrypoint", pool, bound)
     if len(several := sorted({f.key.group for f in candidates})) > 1:
         listed = ", ".join(several)
-        what, hint = f"several entrypoints agree: {listed}", f"give entry ({listed})"
-        raise AmbiguousConfigurationError(what, code="plan-ambiguous-entrypoint", hint=hint)
+        raise AmbiguousConfigurationError(
+            f"several entrypoints agree: {listed}", code="plan-ambiguous-entrypoint", hint=f"give entry ({listed})"
+        )
     raise resolve_errors.undecided({f"several {candidates[0].key.group} fragments agree": candidates}, bound, bound)
 
 
@@ -140,14 +141,14 @@ class Selection:
         #: The fragments, the entrypoint first.
         self.chosen = [entry, *(f for f in dict.fromkeys(pinned) if f.role is Role.DEVICE)]
         #: Each required symbol, as its first requirer declares it, and that requirer; by name.
-        self.required: dict[str, tuple[Symbol, _Owner]] = {}
+        self.required: dict[str, tuple[Symbol, Fragment | UserSymbols]] = {}
         #: By name, the candidates for each required symbol that nothing provides yet: none, or several.
         self.open: dict[str, Sequence[Fragment]] = {}
         self._explicit = (pinned, supplied, given)
         self._provided = set(given)
         self._sole = set[str]()  # the symbols that only one fragment can provide, which was chosen for that
         self._pending: list[str] = []
-        owners: list[_Owner] = [*self.chosen, *supplied]
+        owners: list[Fragment | UserSymbols] = [*self.chosen, *supplied]
         for owner in owners:
             self._take(owner)
         self._settle()
@@ -167,7 +168,7 @@ class Selection:
         other._settle()
         return other
 
-    def _take(self, owner: _Owner) -> None:
+    def _take(self, owner: Fragment | UserSymbols) -> None:
         self._provided.update([symbol.name for symbol in owner.provides])
         for symbol in owner.requires:
             if symbol.name not in self.required:
@@ -284,7 +285,7 @@ def _agreed(fragments: Iterable[Fragment]) -> dict[str, str]:
     return found
 
 
-def _check_providers(owners: Sequence[_Owner], needed: Collection[str]) -> None:
+def _check_providers(owners: Sequence[Fragment | UserSymbols], needed: Collection[str]) -> None:
     """Check that each symbol has one provider, with the layout required."""
     provided: dict[str, tuple[Symbol, int]] = {}
     for number, owner in enumerate(owners):

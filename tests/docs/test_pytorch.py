@@ -77,8 +77,8 @@ def _fits(operator: Operator, values: list[Any], family: KernelFamily) -> None:
     call = operator.resolve(operator.bind(values))
     plan = family.plan(arch="sm_90", **call.configuration)
     assert len(plan.chosen.signature) == len(call.parameters)
-    for parameter, (kind, value) in zip(plan.chosen.signature, call.parameters, strict=True):
-        assert (kind != "value" or value is None) == ("*" in parameter.type), parameter
+    for parameter, (place, value) in zip(plan.chosen.signature, call.parameters, strict=True):
+        assert (place is not None or value is None) == ("*" in parameter.type), parameter
 
 
 @pytest.mark.slow
@@ -93,8 +93,17 @@ def test_the_search_fits_its_family(search: KernelFamily) -> None:
 @pytest.mark.slow
 def test_the_transform_and_its_gradient_fit_their_family(fft: KernelFamily) -> None:
     operator = example.declare_spectrum(fft)
-    for n in (2, 1024, 8192):
-        for real, other in (("float32", "complex64"), ("float64", "complex128")):
-            window, weights = ((n,), real), ((n // 2 + 1,), real)
+    types = {"float": ("float32", "complex64"), "double": ("float64", "complex128")}
+    built = {(each["kind"], each["data_type"], int(each["size"])) for each in fft.configurations()}
+    fitting = set()
+    for kind, data_type, n in built:
+        real, other = types.get(data_type, ("", ""))
+        window, weights = ((n,), real), ((n // 2 + 1,), real)
+        if real and kind == "r2c":
             _fits(operator, [((3, 5, n), real), window, weights], fft)
+        elif real and kind == "c2r":
             _fits(operator.backward.operator, [((3, 5, n // 2 + 1), other), window, weights], fft)
+        else:
+            continue
+        fitting.add((kind, data_type))
+    assert len(fitting) == 4

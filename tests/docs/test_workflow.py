@@ -129,9 +129,7 @@ def programs(directory: Path) -> str:
 
 def run_all(runner: Runner) -> None:
     """Run every job."""
-    numbers = runner.workflow["jobs"]["build"]["strategy"]["matrix"]["number"]
-    assert numbers == list(range(1, int(runner.workflow["env"]["SHARDS"]) + 1))
-    for number in numbers:
+    for number in range(1, int(runner.workflow["env"]["SHARDS"]) + 1):
         runner.job("build", number, **{"matrix.number": str(number)})
     runner.job("merge")
 
@@ -139,6 +137,8 @@ def run_all(runner: Runner) -> None:
 @pytest.mark.slow
 def test_the_workflow_builds_in_shards_what_one_build_gives(workflow: dict[str, Any], tmp_path: Path) -> None:
     """Every script of every job is run, each job where it has nothing but its checkout and its artifacts."""
+    numbers = workflow["jobs"]["build"]["strategy"]["matrix"]["number"]
+    assert numbers == list(range(1, int(workflow["env"]["SHARDS"]) + 1))
     runner = Runner(workflow, tmp_path, programs(tmp_path / "bin"))
     run_all(runner)
     (merged,) = runner.artifacts["kernels"]
@@ -154,6 +154,7 @@ def test_a_pull_request_compiles_and_links_nothing_that_main_has_put_into_the_st
     workflow: dict[str, Any], tmp_path: Path
 ) -> None:
     """Main has the environment with the private key; a pull request only reads."""
+    workflow = workflow | {"env": workflow["env"] | {"SHARDS": "2"}}
     key = tmp_path / "key"
     command = shlex.join(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)])
     run(command, tmp_path, {"PATH": os.environ.get("PATH", os.defpath)})

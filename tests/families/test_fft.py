@@ -13,22 +13,29 @@ from jitlto.runtime.family import KernelFamily
 from tests.support.fft_reference import DTYPES, SIZES, TRANSFORMS
 from tests.support.shipped import ARCHS, check_links, check_plans, cover
 
-CHOSEN = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "256"}
 LOAD = "__device__ float2 fft_load(const float2* data, unsigned row, unsigned index, unsigned length, void* info)"
 STORE = (
     "__device__ void fft_store(float2* data, unsigned row, unsigned index, unsigned length, float2 value, void* info)"
 )
 
 
-def test_there_are_2496_kernels_of_180_fragments(fft: KernelFamily) -> None:
-    check_plans(fft, 2496)
+@pytest.fixture(scope="module")
+def chosen(fft: KernelFamily) -> dict[str, str]:
+    """One of the transforms of ``float2`` that were built."""
+    wanted = {"kind": "c2c", "direction": "forward", "data_type": "float"}
+    found = next(each for each in fft.configurations() if each.items() >= wanted.items())
+    return {**wanted, "size": found["size"]}
+
+
+def test_there_are_16_kernels_of_each_transform(fft: KernelFamily) -> None:
+    check_plans(fft, 16)
     assert len(SIZES) * len(TRANSFORMS) * len(DTYPES) == 156
 
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_kernels_link_and_nothing_is_left_to_call(fft: KernelFamily, arch: str) -> None:
-    """All pairs of a small size, and all sizes."""
-    pairs = cover(fft, 2, size="64") if arch == ARCHS[-1] else []
+    """All sizes, and on one target all pairs of a small one."""
+    pairs = cover(fft, 2, size="64") if arch == ARCHS[0] else []
     check_links(fft, arch, [*pairs, *cover(fft, 1)])
 
 
@@ -46,14 +53,17 @@ def test_the_example_launches_kernels_with_the_threads_that_they_are_made_for(ff
         assert own.shared_memory <= 128 * 1024
 
 
-@pytest.mark.parametrize("target", ARCHS)
-@pytest.mark.parametrize("given", [(LOAD,), (STORE,), (LOAD, STORE)], ids=["load", "store", "both"])
+@pytest.mark.parametrize(
+    ("target", "given"),
+    [(ARCHS[0], (LOAD,)), (ARCHS[1], (STORE,)), (ARCHS[0], (LOAD, STORE)), (ARCHS[1], (LOAD, STORE))],
+    ids=["load", "store", "both", "both on the newest"],
+)
 def test_a_callers_callback_takes_the_place_of_the_shipped_ones(
-    fft: KernelFamily, given: tuple[str, ...], target: str
+    fft: KernelFamily, chosen: dict[str, str], given: tuple[str, ...], target: str
 ) -> None:
     bodies = {LOAD: "{ return data[row * length + index]; }", STORE: "{ data[row * length + index] = value; }"}
     shipped = {name: "identity" for name, text in (("load", LOAD), ("store", STORE)) if text not in given}
-    planner = fft.planner(**CHOSEN, **shipped)
+    planner = fft.planner(**chosen, **shipped)
     for text in given:
         planner.add_source(text + bodies[text])
     plan = planner.plan(arch=target)
@@ -63,8 +73,8 @@ def test_a_callers_callback_takes_the_place_of_the_shipped_ones(
     assert find_undefined(plan.link().cubin) == []
 
 
-def test_a_callers_arithmetic_is_in_the_kernel(fft: KernelFamily) -> None:
+def test_a_callers_arithmetic_is_in_the_kernel(fft: KernelFamily, chosen: dict[str, str]) -> None:
     source = LOAD + "{ float2 x = data[row * length + index]; x.x = __sinf(x.x); return x; }"
-    plan = fft.planner(**CHOSEN, store="identity").add_source(source).plan(arch="sm_90")
+    plan = fft.planner(**chosen, store="identity").add_source(source).plan(arch="sm_90")
     assert "sin.approx" in plan.link_ptx()
-    assert "sin.approx" not in fft.plan(arch="sm_90", **CHOSEN, load="identity", store="identity").link_ptx()
+    assert "sin.approx" not in fft.plan(arch="sm_90", **chosen, load="identity", store="identity").link_ptx()

@@ -11,7 +11,7 @@ def test_it_has_these_kernels(ivf_flat_batch: KernelFamily) -> None:
     counts = {entry: entries.count(entry) for entry in ivf_flat_batch.entrypoints}
     scans = {"sort_probes": 4, "tiled_scan": 16 * 2 * 2, "select_probed": 18 * 3, "select_columns": 18}
     assert counts == scans | {"index_step": 9, "convert_rows": 4, "store_rows": 3}
-    assert len(ivf_flat_batch.database.fragments("ivf_flat")) == 341
+    assert ivf_flat_batch.database.fragments("ivf_flat")
 
 
 @pytest.mark.parametrize("entry", ["tiled_scan", "select_probed"])

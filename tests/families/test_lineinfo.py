@@ -8,9 +8,9 @@ import pytest
 from jitlto.build.lineinfo import build_twin
 from jitlto.cuda import toolkit
 from jitlto.database.twin import SOURCES
-from jitlto.families.declaration import find_family, load_family
 from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily, load
+from tests.conftest import DeclareShipped
 from tests.support.line_information import instructions, machine_code
 
 _KERNELS = 6  # of each family, chosen at random
@@ -19,13 +19,13 @@ _SMALL = ("search",)
 
 
 @pytest.fixture(params=["search", "transform", "transport", "fft", "ivf_flat", "ivf_flat_batch"])
-def both(request: pytest.FixtureRequest) -> tuple[KernelFamily, KernelFamily]:
+def both(request: pytest.FixtureRequest, declare_shipped: DeclareShipped) -> tuple[KernelFamily, KernelFamily]:
     """A shipped family, and the same in the twin of its database."""
     if request.param not in _SMALL and toolkit.find_binary("nvdisasm") is None:
         pytest.skip("nvdisasm is not installed, and large twins take long to build")
     plain: KernelFamily = request.getfixturevalue(request.param)
     database = plain.database.path
-    directory = build_twin([load_family(find_family(name)) for name in sorted(plain.contents.families)], database)
+    directory = build_twin([declare_shipped(name) for name in sorted(plain.contents.families)], database)
     return plain, load(plain.name, directory / database.name)
 
 

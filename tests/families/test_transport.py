@@ -13,7 +13,7 @@ from tests.support.transport_variants import COVER, PARAMETERS
 _FREE_TO_FUSE = re.compile(r"\b(?:add|sub|mul|mad)(?:\.ftz)?\.f32\b")
 
 
-def test_there_are_576_kernels_of_32_fragments(transport: KernelFamily) -> None:
+def test_there_are_576_kernels_of_the_entrypoint(transport: KernelFamily) -> None:
     check_plans(transport, 576)
     assert transport.parameters == PARAMETERS
     assert len(transport.plan(arch="sm_90", **COVER[0]).fragments) == 16

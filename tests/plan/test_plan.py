@@ -304,7 +304,7 @@ def test_a_callers_source_is_compiled_with_the_options_of_its_plan(mini: KernelF
 
 @pytest.mark.slow
 def test_the_register_limit_reaches_the_code(mini: KernelFamily) -> None:
-    values = "".join(f"float v{n} = x * {n}.5f + sinf(x + {n});" for n in range(40))
+    values = "".join(f"float v{n} = x * {n}.5f + __sinf(x + {n});" for n in range(40))
     summed = " + ".join(f"v{n} * v{(n * 7 + 3) % 40}" for n in range(40))
     text = f"template <> __device__ float mini::op<float>(float x) {{ {values} return {summed}; }}"
 

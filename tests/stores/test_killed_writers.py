@@ -20,7 +20,7 @@ from tests.support.process import environment
 from tests.support.shared_stores import KeyPair, opened, signed, trust
 from tests.support.store_server import faulty_store
 
-KILLS = 60  # a kind of store
+KILLS = 30  # a kind of store
 KEYS = 40
 
 #: Forks a writer for each line that it reads, before anything of the store's is in use, which prints its process id.
@@ -86,7 +86,7 @@ def test_no_half_entry_is_read_after_writers_were_killed(
         process.stdin.write(f"{seed}\n")
         process.stdin.flush()
         child = int(process.stdout.readline())
-        time.sleep(chance.uniform(0.01, 0.15))
+        time.sleep(chance.uniform(0.01, 0.1))
         os.kill(child, signal.SIGKILL)
     process.stdin.close()
     process.wait()
