@@ -118,7 +118,7 @@ def build(
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
         if scheduler.failures:
             raise _explain_all(scheduler, compiler)
-        proofs = Proofs(store := cache.store if cache else None)
+        proofs = Proofs(cache.store if cache else None)
         known = proofs.key("interfaces", repr(sources.records), *((str(r.key), r.cache_key) for r in scheduler.sources))
         interfaces = None
         if shard or not proofs.has(known):
@@ -133,7 +133,7 @@ def build(
         def check(path: Path, digest: str) -> None:
             try:  # kernels are planned while the interfaces are compiled
                 proof.prove_once(
-                    advice, fragments, path, digest, store, sources.show, allow_incomplete=allow_incomplete
+                    proofs, advice, fragments, path, digest, sources.show, allow_incomplete=allow_incomplete
                 )
             finally:  # its errors say more than that kernels do not plan
                 if interfaces:
