@@ -72,8 +72,8 @@ def _find_differences(
     looks = through or any(read_declarations(text).special for text in {*foreign.values()}.difference(*between))
     for conflict in find_conflicts(b"\n".join(foreign.values()), mentioned) if looks else ():
         if conflict.kind == "specialisation":
-            names = {conflict.name, *(macro for macro, template in through if template == conflict.name)}
-            header = next(name for name, text in foreign.items() if not names.isdisjoint(words(text)))
+            by = {conflict.name, *(macro for macro, template in through if template == conflict.name)}
+            header = next(name for name, text in foreign.items() if not by.isdisjoint(words(text)))
             what = f"{header}:{conflict.line_in(foreign[header])} specialises {conflict.name}, which "
             what += f"{conflict.mention(mentioned)} mentions: {_unlike(family, used)}"
             yield what, f"move the specialisation into {conflict.header}, or into a header that it includes"
