@@ -127,7 +127,7 @@ def build(
         sources.check_settings()
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
-        advice, records = [*sources.advice], [*sources.records.values()]
+        advice, records = [*sources.advice, *sources.unknown_defaults()], [*sources.records.values()]
         part = _part(shard, sources, interfaces, advice) if shard and interfaces else None
 
         def check(path: Path, digest: str) -> None:

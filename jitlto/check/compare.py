@@ -51,9 +51,9 @@ def compare_family(
     for job, error in work.do(partial(_compare, family), jobs, "comparison")[0]:
         if isinstance(error, ToolchainError):
             raise error
-        failure = job.failure(error)
+        failure = replace(job.failure(error), kind=Kind.DEFINITION)
         if error.code == CONFLICT:  # of sources, whatever the target
-            failure = replace(failure, kind=Kind.DEFINITION, arch=None, log="")
+            failure = replace(failure, arch=None, log="")
         failures.append(failure)
     return failures, [], len(pairs) if targets else None
 
