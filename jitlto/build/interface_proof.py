@@ -154,7 +154,9 @@ class _Probe:
         asked = {name: line for number, name in enumerate(self.names) if (line := _line(number, name))}
         self.lines = dict(enumerate(asked, _TOOLS.count("\n") + 1))
         text = "".join([*parts, toolkit, "#line 1\n", _TOOLS, *(f"{line}\n" for line in asked.values())])
-        headers = config.complete(config.closure(toolkit + interfaces_first(interfaces))).headers
+        headers = config.search.complete(
+            config.search.closure((toolkit + interfaces_first(interfaces)).encode())
+        ).headers
         self.answer = compiler.ask(config, text, headers)
 
     def undeclared(self) -> Iterator[str]:

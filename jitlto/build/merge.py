@@ -12,6 +12,7 @@ from jitlto.base.text import describe_differences, pluralize
 from jitlto.build import proof
 from jitlto.build.cache.cache import Cache
 from jitlto.build.interfaces import check_interfaces
+from jitlto.build.proofs import Proofs
 from jitlto.build.uses import check_uses
 from jitlto.database import FragmentDatabase, writer
 from jitlto.record.family_record import FamilyRecord, PartRecord
@@ -84,12 +85,11 @@ def merge_databases(
         check_uses(records)
         fragments = [fragment for family in merged for fragment in family.fragments.values()]
         for family in merged:
-            record = family.record.with_used(records)
-            planned = record.select(fragments)
             if family.faults is not None:
-                check_interfaces(record, planned, family.faults)
-        store = cache.store if cache else None
-        check = partial(proof.prove_once, advice, fragments, store=store, allow_incomplete=allow_incomplete)
+                record = family.record.with_used(records)
+                check_interfaces(record, record.select(fragments), family.faults)
+        proofs = Proofs(cache.store if cache else None)
+        check = partial(proof.prove_once, proofs, advice, fragments, allow_incomplete=allow_incomplete)
         images = dict(chain.from_iterable(one.images() for one in opened))
         digest = writer.write(output, [*records.values()], fragments, images, check=check)
     return MergeReport(Path(output), digest, tuple(fragments), tuple(dict.fromkeys(advice)))

@@ -11,7 +11,6 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import (
     AmbiguousConfigurationError,
     BuildError,
@@ -71,11 +70,11 @@ class UnplannedKernelsError(BuildError):
 
 
 def prove_once(
+    proofs: Proofs,
     advice: list[str],
     fragments: list[Fragment],
     path: Path,
     digest: str,
-    store: CacheDir | None,
     show: Show = lambda *_: "",
     *,
     allow_incomplete: bool,
@@ -83,13 +82,12 @@ def prove_once(
     """Do what :func:`require_kernels` does, unless it had nothing to say of a database with the same logical digest.
 
     Args:
+        proofs: What was proved before, which is added to.
         advice: What is added to.
         fragments: Those of the database, sorted by key.
         path, digest: The database.
-        store: Where proofs are kept; None to keep none.
         show, allow_incomplete: As for :func:`require_kernels`.
     """
-    proofs = Proofs(store)
     key = proofs.key("plans", digest)
     if proofs.has(key):
         return

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from jitlto.cuda.libraries import Device
 
 
-_is_used = False  # CUDA, through jitlto, by this process or the one that it was forked from
-_is_forked = False  # from one that had used it
+#: Whether this process, or the one that it was forked from, has used CUDA through jitlto.
+is_used = False
+#: Whether this process was forked from one that had used CUDA: no function of the driver may be called.
+is_forked = False
 _is_ready = False  # there is a device
 _is_uniform = False  # all devices are of one architecture
 
@@ -39,10 +41,10 @@ def ensure_context() -> None:
         NoDeviceError: If there is no driver or no device. (Without this probe ``cuda.core`` misleads once and then
             deadlocks.)
     """
-    global _is_used, _is_ready
-    if _is_forked:
+    global is_used, _is_ready
+    if is_forked:
         raise_forked_error()
-    _is_used = True
+    is_used = True
     try:
         if not _is_ready:
             with uninterrupted:
@@ -64,11 +66,6 @@ def ensure_context() -> None:
             hint="launching and tuning need an NVIDIA driver and a GPU; planning and linking do not: "
             "family.plan(arch='sm_90', ...).link(), or --arch sm_90",
         ) from None  # the libraries' own errors add nothing
-
-
-def is_used() -> bool:
-    """Return whether this process, or the one that it was forked from, has used CUDA through jitlto."""
-    return _is_used
 
 
 def raise_forked_error(*_: object) -> NoReturn:
@@ -113,8 +110,8 @@ def kind() -> int:
 
 
 def _after_fork() -> None:
-    global _is_forked, _is_uniform
-    _is_forked, _is_uniform = _is_used, False  # none of the devices may be used
+    global is_forked, _is_uniform
+    is_forked, _is_uniform = is_used, False  # none of the devices may be used
 
 
 def architecture() -> Architecture:

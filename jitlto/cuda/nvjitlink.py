@@ -225,8 +225,9 @@ def find_undefined(cubin: bytes) -> list[str]:
     try:
         names = read_undefined(cubin)
     except ValueError as error:
-        what, hint = "nvJitLink made a malformed cubin", "use another version of nvJitLink"
-        raise LinkError(what, code="link-invalid-cubin", hint=hint) from error
+        raise LinkError(
+            "nvJitLink made a malformed cubin", code="link-invalid-cubin", hint="use another version of nvJitLink"
+        ) from error
     return sorted(name for name in names if not name.startswith(_PTXAS_SYMBOLS) and not is_toolkit_symbol(name))
 
 
@@ -239,14 +240,20 @@ def _check_inputs(inputs: Sequence[LinkInput], target: Architecture, linker: Ver
     for item in inputs:
         code = read_architecture(item.data) if item.kind is InputKind.CUBIN else None
         if code is not None and not machine_code_links(code, target, linker):
-            what = f"{item.name} is machine code for {code.sm}, which does not run on {target.sm}"
-            raise ArchitectureError(what, code="link-architecture-input", hint=_OTHER_INPUT)
+            raise ArchitectureError(
+                f"{item.name} is machine code for {code.sm}, which does not run on {target.sm}",
+                code="link-architecture-input",
+                hint=_OTHER_INPUT,
+            )
         if item.kind is InputKind.OBJECT and item.data.startswith(b"\x7fELF"):
             try:
                 read_sections(item.data)
             except ValueError as error:
-                what, hint = f"{item.name} is no whole object: {error}", "pass the unchanged output of a compiler"
-                raise LinkError(what, code="link-failed", hint=hint) from error
+                raise LinkError(
+                    f"{item.name} is no whole object: {error}",
+                    code="link-failed",
+                    hint="pass the unchanged output of a compiler",
+                ) from error
 
 
 def _link_error(status: str, log: str, current: LinkInput | None, target: Architecture, linker: Version) -> LinkError:
@@ -259,9 +266,15 @@ def _link_error(status: str, log: str, current: LinkInput | None, target: Archit
     lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith("INFO")]
     reason, name = lines[0] if lines else "", current.name if current else "an input"
     if any(words in log for words in _NEWER_INPUT):
-        what = f"an input was made by a newer toolkit than nvJitLink {linker}: {reason}"
-        hint = "install an nvJitLink at least as new as the compiler"
-        return name_loaded(VersionError(what, code="link-version-newer", log=log, hint=hint), linker)
+        return name_loaded(
+            VersionError(
+                f"an input was made by a newer toolkit than nvJitLink {linker}: {reason}",
+                code="link-version-newer",
+                log=log,
+                hint="install an nvJitLink at least as new as the compiler",
+            ),
+            linker,
+        )
     if any(words in log for words in _NEEDS_LTO):
         what, hint = f"{name} holds LTO-IR, which only link-time optimisation reads", 'link with link_mode="lto"'
         return LinkError(what, code="link-needs-lto", log=log, hint=f"{hint}, or give PTX too")

@@ -64,8 +64,11 @@ class SqliteReader:
         if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
             what = "is not a regular file" if os.path.lexists(path) else "no such file"
             is_address = re.match("[a-z0-9]+:/", str(path))  # a path has one slash in place of two
-            hint = "fetch it from its store first: jitlto pull URL#sha256=DIGEST -o DB" if is_address else BUILD_HINT
-            raise self.error(what, hint, code="database-not-found")
+            raise self.error(
+                what,
+                "fetch it from its store first: jitlto pull URL#sha256=DIGEST -o DB" if is_address else BUILD_HINT,
+                code="database-not-found",
+            )
         try:
             self.identity = identity(path.stat())
         except OSError as error:  # gone since
@@ -156,8 +159,11 @@ class SqliteReader:
         except OSError:
             is_same = False
         if not is_same:
-            what, hint = "was replaced or removed before this forked process read it", "open it in this process"
-            raise self.error(what, hint, code="database-replaced")
+            raise self.error(
+                "was replaced or removed before this forked process read it",
+                "open it in this process",
+                code="database-replaced",
+            )
         self._lock = threading.Lock()  # a thread of the parent may have held it
         with self._lock:
             self._connect()
@@ -178,8 +184,9 @@ class SqliteReader:
         """Return our error for one of SQLite's."""
         text = str(error)
         if "unable to open" in text:
-            what, hint = "cannot be read: permission denied", "make it readable for this user"
-            return self.error(what, hint, code="database-unreadable")
+            return self.error(
+                "cannot be read: permission denied", "make it readable for this user", code="database-unreadable"
+            )
         if isinstance(error, sqlite3.ProgrammingError):
             return self.error(f"cannot be read: {text}", "open it again", code="database-unreadable")
         if text == "interrupted":

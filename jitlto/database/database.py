@@ -64,9 +64,11 @@ class FragmentDatabase(Shared):
         if schema == SCHEMA:
             return StoredRows(self._reader)
         is_earlier = schema in range(SCHEMA)
-        what = f"has schema {schema!r}, of {'an earlier' if is_earlier else 'another'} jitlto; this one reads {SCHEMA}"
-        hint = "build the database again" if is_earlier else "upgrade jitlto, or build the database again"
-        raise self._reader.error(what, hint, code="database-schema")
+        raise self._reader.error(
+            f"has schema {schema!r}, of {'an earlier' if is_earlier else 'another'} jitlto; this one reads {SCHEMA}",
+            "build the database again" if is_earlier else "upgrade jitlto, or build the database again",
+            code="database-schema",
+        )
 
     @cached_property
     def part(self) -> PartRecord | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitlto.base.errors import OperatorError
+from jitlto.base.text import check_type
 from jitlto.frameworks.declaration import Operator
 
 
@@ -24,6 +25,7 @@ def torch_operator(operator: Operator) -> Any:
         from jitlto.frameworks.torch_operator import register
     except ImportError as error:
         raise _missing("PyTorch", error, "install torch") from None
+    check_type(operator, Operator, "an operator must be a declaration")
     return register(operator)
 
 
@@ -45,6 +47,7 @@ def jax_call(operator: Operator) -> Callable[..., Any]:
         from jitlto.frameworks.jax_call import make_function
     except ImportError as error:
         raise _missing("JAX", error, "install jax[cuda12] or jax[cuda13]") from None
+    check_type(operator, Operator, "an operator must be a declaration")
     return make_function(operator)
 
 

@@ -13,7 +13,7 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import OperatorError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type, suggest
-from jitlto.frameworks.parts import REQUIRED, Argument, Array, Call, Case, Flag, Launch, Output, Scalar, is_float
+from jitlto.frameworks.parts import REQUIRED, Argument, Array, Call, Case, Flag, Launch, Output, Scalar
 from jitlto.frameworks.shapes import DTYPES, Dimensions, DType, bind_shape, parse_shape, shape_of
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.family import family as find_family
@@ -112,15 +112,9 @@ class Operator(Shared):
         return tuple(argument for argument in self.arguments if isinstance(argument, Flag))
 
     @cached_property
-    def defaults(self) -> tuple[object, ...]:
-        """The defaults of the arguments."""
-        return tuple(argument.default for argument in self.arguments)
-
-    @cached_property
-    def defaults_of_floats(self) -> tuple[tuple[int, object], ...]:
-        """Position and default of each number that is a float and has one."""
-        numbered = enumerate(self.arguments)
-        return tuple((n, each.default) for n, each in numbered if is_float(each) and each.default is not REQUIRED)
+    def defaults(self) -> tuple[tuple[int, object], ...]:
+        """Position and default of each argument that has one."""
+        return tuple((n, each.default) for n, each in enumerate(self.arguments) if each.default is not REQUIRED)
 
     @cached_property
     def patterns(self) -> dict[str, Dimensions]:

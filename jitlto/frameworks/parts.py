@@ -75,11 +75,6 @@ class Flag:
 Argument: TypeAlias = Array | Scalar | Flag
 
 
-def is_float(argument: Argument) -> bool:
-    """Return whether an argument is a number that is a float."""
-    return isinstance(argument, Scalar) and argument.type == "float"
-
-
 class Case:
     """What the functions of a declaration get: one call's sizes, dtypes and flags, as attributes.
 

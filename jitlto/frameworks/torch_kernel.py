@@ -4,19 +4,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch.autograd.forward_ad import unpack_dual
 
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Operator
-from jitlto.frameworks.parts import REQUIRED, Argument, Array, Case, Flag, is_float
+from jitlto.frameworks.parts import REQUIRED, Argument, Array, Case, Scalar
 
-# What follows from the shapes, dtypes and flags of a call: functions that make its outputs; one that launches its
-# kernel, or None; what that takes beside the call's own, the grid, the block and numbers; and one that chooses what it
-# takes of the stream, these, the arguments and the outputs.
-_Known: TypeAlias = tuple[Any, Any, tuple[Any, ...], Any]
 _MOST_CALLS = 4096  # bounds the memory of programs with new shapes in every call
 _LEGACY_STREAM = 1  # CUDA's handle for the default stream, for which PyTorch says 0
 
@@ -28,17 +24,14 @@ class Cuda:
     key = "CUDA"
 
     def __init__(self) -> None:
-        self._torch = torch.cuda
         # What PyTorch's own compiler calls in the code that it generates; a torch.cuda.Stream takes much longer. A
         # PyTorch without CUDA has neither, and calls neither: there it traces operators and runs none.
         #: Returns the handle of the current stream of a device; 0 for the default stream.
         self.stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", torch.cuda.current_stream)
         #: Returns the current device.
         self.device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
-
-    def guard(self, index: int) -> AbstractContextManager[object]:
-        """Return a context in which a device is the current one."""
-        return self._torch.device(index)  # type: ignore[no-any-return]
+        #: Returns a context in which a device is the current one.
+        self.guard: Callable[[int], AbstractContextManager[object]] = torch.cuda.device
 
     def keep(self, tensors: Sequence[Any], index: int) -> None:
         """Have the allocator keep the memory of tensors until the work that is in the current stream now has ended.
@@ -46,10 +39,15 @@ class Cuda:
         Called in every stream but the default one: PyTorch does not tell in which stream a tensor was allocated, and
         most are allocated in that. A captured graph keeps its memory itself.
         """
-        if not self._torch.is_current_stream_capturing():
-            stream = self._torch.current_stream(index)
+        if not torch.cuda.is_current_stream_capturing():
+            stream = torch.cuda.current_stream(index)
             for tensor in tensors:
                 tensor.record_stream(stream)
+
+
+def is_float(argument: Argument) -> bool:
+    """Return whether an argument is a number that is a float."""
+    return isinstance(argument, Scalar) and argument.type == "float"
 
 
 def is_left_out(argument: Argument) -> bool:
@@ -63,9 +61,10 @@ def is_left_out(argument: Argument) -> bool:
 
 def complete(operator: Operator, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments of a call with the defaults of those that PyTorch leaves out."""
-    args += operator.defaults[len(args) :]
-    for number, default in operator.defaults_of_floats:
-        if args[number] is None:
+    for number, default in operator.defaults:  # which are those of the last arguments
+        if number == len(args):
+            args += (default,)
+        elif args[number] is None:
             args = (*args[:number], default, *args[number + 1 :])
     return args
 
@@ -76,9 +75,8 @@ def refuse_tangents(operator: Operator, args: Sequence[Any]) -> None:
     Raises:
         OperatorError: If one does.
     """
-    first = args[operator.first_array]
     try:
-        if unpack_dual(first).primal is first:  # not in forward mode: the usual case
+        if unpack_dual(args[operator.first_array]).primal is args[operator.first_array]:  # not in forward mode
             return
         arrays = [
             value for argument, value in zip(operator.arguments, args, strict=True) if isinstance(argument, Array)
@@ -146,10 +144,12 @@ class Implementation:
         numbered = tuple(enumerate(operator.arguments))
         self._first = operator.first_array
         self._arrays = tuple(n for n, argument in numbered if isinstance(argument, Array))
-        self._flags = tuple(n for n, argument in numbered if isinstance(argument, Flag))
+        self._keyed = tuple(n for n, argument in numbered if not isinstance(argument, Scalar))
         self._mutated = tuple(n for n, argument in numbered if isinstance(argument, Array) and argument.mutated)
-        #: By flags, shapes, dtypes and devices.
-        self._calls: dict[tuple[Any, ...], _Known] = {}
+        # By flags, shapes, dtypes and devices: functions that make the outputs; one that launches the kernel, or None;
+        # what that takes beside the call's own, the grid, the block and numbers; and one that chooses what it takes of
+        # the stream, these, the arguments and the outputs.
+        self._calls: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def call(self, *given: Any) -> Any:
         """Run the operator; PyTorch leaves out arguments at the end that have their default values."""
@@ -165,16 +165,14 @@ class Implementation:
         """Run the operator on the current device: on contiguous copies, where tensors are not contiguous."""
         passed = args
         key: tuple[Any, ...] = ()
-        for number in self._flags:
-            key += (args[number],)
-        for number in self._arrays:
-            tensor = args[number]
-            if tensor is None:
-                key += (None,)
-                continue
-            key += (tensor.shape, tensor.dtype, tensor.device)
-            if not tensor.is_contiguous():
-                passed = (*passed[:number], tensor.contiguous(), *passed[number + 1 :])
+        for number in self._keyed:
+            value = args[number]
+            if not isinstance(value, torch.Tensor):  # a flag, or an array that is not given
+                key += (value,)
+            else:
+                key += (value.shape, value.dtype, value.device)
+                if not value.is_contiguous():
+                    passed = (*passed[:number], value.contiguous(), *passed[number + 1 :])
         makers, launch, values, choose = self._calls.get(key) or self._learn(key, args)
         outputs = [make() for make in makers]
         stream = self._backend.stream(index) or _LEGACY_STREAM
@@ -189,25 +187,24 @@ class Implementation:
             kept = [passed[number] for number in self._arrays]
             kept += [args[number] for number in self._arrays if args[number] is not passed[number]]
             self._backend.keep([tensor for tensor in kept if tensor is not None], index)
-        return returned(outputs)
+        return outputs[0] if len(outputs) == 1 else returned(outputs)
 
-    def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> _Known:
+    def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
         """Find what follows from a call that there was not before."""
         operator, device = self._operator, args[self._first].device
-        call = operator.resolve(bind(operator, args))
+        made = operator.resolve(bind(operator, args))
         makers = [
             partial(torch.empty_strided, tuple(each.shape), each.stride(), dtype=each.dtype, device=device)
-            for each in make_outputs(call.results, "meta")  # torch.empty takes longer: shapes are given in many ways
+            for each in make_outputs(made.results, "meta")  # torch.empty takes longer: shapes are given in many ways
         ]
-        launch, values, places = None, (), [0]
-        if call.launch is not None:
-            launcher, attributes = operator.loaded.launcher(**operator.how(call)), call.launch.attributes
-            launch = partial(launcher, **attributes) if attributes else launcher
-            values = (call.launch.grid, call.launch.block, *(value for _, value in call.parameters))
-            places = [0, 1, 2]
-            for number, (place, _) in enumerate(call.parameters, 3):
-                places.append(number if place is None else 1 + len(values) + place)
+        known: tuple[Any, ...] = makers, None, (), None
+        if made.launch is not None:
+            launch = partial(operator.loaded.launcher(**operator.how(made)), **made.launch.attributes)
+            values = (made.launch.grid, made.launch.block, *(value for _, value in made.parameters))
+            numbered = enumerate(made.parameters, 3)
+            places = (number if place is None else 1 + len(values) + place for number, (place, _) in numbered)
+            known = makers, launch, values, itemgetter(0, 1, 2, *places)
         if len(self._calls) >= _MOST_CALLS:
             self._calls.clear()
-        known = self._calls[key] = makers, launch, values, itemgetter(*places)
+        self._calls[key] = known
         return known

@@ -15,13 +15,14 @@ from torch.autograd.function import once_differentiable
 
 from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import check_call
-from jitlto.frameworks.parts import REQUIRED, Argument, Array, Flag, is_float
+from jitlto.frameworks.parts import REQUIRED, Argument, Array, Flag
 from jitlto.frameworks.torch_kernel import (
     Cuda,
     Implementation,
     bind,
     complete,
     describe,
+    is_float,
     is_left_out,
     make_outputs,
     refuse_tangents,

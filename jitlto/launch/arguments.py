@@ -73,11 +73,12 @@ class Pointer:
         self.parameter = parameter
         self.dtype = None if known is None else _dtype_name(known.typestr)
         self._typestr = None if known is None or known.typestr == "bfloat16" else np.dtype(known.typestr).str
+        self._may_be_complex = known is None or known.typestr[0] == "c"
         self.is_constant = "const" in target.split()
 
     def convert(self, argument: Any) -> bytes:
         """Return the bytes of the address."""
-        if hasattr(argument, "is_conj") and argument.is_cuda:
+        if hasattr(argument, "is_conj"):
             return _pack_address(self._read_tensor(argument))
         try:
             shown = show_array(argument)
@@ -116,20 +117,19 @@ class Pointer:
 
     def _read_tensor(self, tensor: Any) -> int:
         """Return the address of a tensor of PyTorch: to show it by the interface takes longer than a launch."""
-        self._refuse_lazy(tensor)
-        try:
-            address, is_contiguous = tensor.data_ptr(), tensor.is_contiguous()
-        except Exception as error:  # such as of a sparse one
-            raise self._export_error(tensor, error) from error
-        shape = () if address else tensor.shape  # which takes as long as all the rest
-        return self._check(tensor, tensor.dtype, address, False, is_contiguous, shape)
-
-    def _refuse_lazy(self, tensor: Any) -> None:
-        """Refuse a tensor of PyTorch that stands for the conjugate or the negative of what its memory holds."""
-        if tensor.is_conj() or tensor.is_neg():
+        if tensor.is_neg() or (self._may_be_complex and tensor.is_conj()):
             case, name = ("conj", "conjugate") if tensor.is_conj() else ("neg", "negative")
             what, hint = f"the memory holds the {name} of the tensor", f"pass tensor.resolve_{case}()"
             raise argument_error(self.parameter, "conjugate", what, hint)
+        if not tensor.is_cuda:
+            return self._read_other(tensor)
+        try:
+            dtype, address, is_contiguous = tensor.dtype, tensor.data_ptr(), tensor.is_contiguous()
+        except Exception as error:  # such as of a sparse one
+            raise self._export_error(tensor, error) from error
+        if address and is_contiguous and _dtype_name(dtype) == self.dtype:  # the usual case
+            return address  # type: ignore[no-any-return]
+        return self._check(tensor, dtype, address, False, is_contiguous, tensor.shape)
 
     def _read_other(self, argument: Any) -> int:
         """Return the address of None, an address, a buffer or a DLPack tensor."""
@@ -143,8 +143,6 @@ class Pointer:
         device = getattr(argument, "__dlpack_device__", None)
         if device is None and not hasattr(argument, "__array_interface__"):
             raise type_error(self.parameter, argument, "a device array, a buffer, an address or None")
-        if hasattr(argument, "is_conj"):  # DLPack tells of neither, or says less
-            self._refuse_lazy(argument)
         from jitlto.cuda.libraries import StridedMemoryView
 
         try:
@@ -163,9 +161,8 @@ class Pointer:
     def _check_address(self, address: int) -> int:
         if not 0 <= address < 1 << 64:
             raise argument_error(self.parameter, "range", f"invalid address {address:#x}", "an address has 64 bits")
-        attribute, invalid = driver.CUpointer_attribute, driver.CUresult.CUDA_ERROR_INVALID_VALUE
-        memory_type = attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-        if address and driver.cuPointerGetAttribute(memory_type, address)[0] == invalid:
+        memory_type = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        if address and driver.cuPointerGetAttribute(memory_type, address)[0].name == "CUDA_ERROR_INVALID_VALUE":
             hint = "pass a device address, not one of ordinary host memory"
             what = f"address {address:#x} is not memory known to CUDA"
             raise argument_error(self.parameter, "host-memory", what, hint)
@@ -173,9 +170,8 @@ class Pointer:
 
     def _export_error(self, argument: object, error: Exception, way: str = "DLPack") -> ArgumentError:
         what = f"cannot read {type(argument).__name__} by {way}: {type(error).__name__}: {error}"
-        hint = "pass a plain array that shares its memory, or its address"
-        if getattr(argument, "requires_grad", False):
-            hint = "pass tensor.detach()"
+        plain = "a plain array that shares its memory, or its address"
+        hint = f"pass {'tensor.detach()' if getattr(argument, 'requires_grad', False) else plain}"
         return argument_error(self.parameter, "export", what, hint)
 
 

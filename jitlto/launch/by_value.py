@@ -10,15 +10,13 @@ import operator
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import numpy as np
 
 from jitlto.base.layouts import INTEGERS_128, find_vector, is_supported
 from jitlto.base.types import Parameter, from_numpy_name
 from jitlto.launch.argument_errors import argument_error, range_error, type_error
-
-Converter: TypeAlias = Callable[[Any], bytes]
 
 _DESCRIPTORS = ("CUtensorMap_st", "CUtensorMap")
 # Elements of vectors, and of arrays that stand for them as well: their bits, and bytes of either sign.
@@ -27,7 +25,7 @@ _ALIKE = {
 }  # fmt: skip
 
 
-def make_by_value(parameter: Parameter) -> Converter:
+def make_by_value(parameter: Parameter) -> Callable[[Any], bytes]:
     """Return the converter of a parameter whose type is no scalar, or is ``float2`` or ``double2``."""
     type_, bits = parameter.type.strip(), 8 * parameter.size
     if type_.startswith("enum ") and parameter.size in (1, 2, 4, 8):
@@ -60,7 +58,7 @@ def _encode_integer(parameter: Parameter, low: int, high: int, expected: str, ar
     return (value & (1 << 8 * parameter.size) - 1).to_bytes(parameter.size, "little")
 
 
-def _structure(parameter: Parameter, element: str | None) -> Converter:
+def _structure(parameter: Parameter, element: str | None) -> Callable[[Any], bytes]:
     """Return the converter of a structure, or of a vector with such elements."""
     check = cache(partial(_check_layout, parameter, element is not None))
     expected = "a ctypes structure, a NumPy structured scalar or bytes"

@@ -144,7 +144,7 @@ def _spell(value: Any) -> Any:
 def _after_fork() -> None:
     # What the core keeps belongs to the parent's context; the ways in Python ask for the device, which is an error.
     core = sys.modules.get(_MODULE)
-    if core is not None and device.is_used():
+    if core is not None and device.is_used:
         core.forget()
 
 

@@ -224,9 +224,11 @@ class Launcher(Shared):
         Raises:
             LaunchError: If the configuration is invalid, or more than the device has.
         """
-        is_plain = cluster is None and shared_memory == 0 and not cooperative
-        if is_plain and type(grid) is type(block) is int and grid > 0 and block > 0:  # most are
-            return (grid, 1, 1), (block, 1, 1), None
+        if (
+            cluster is None and not cooperative and shared_memory == 0
+            and type(grid) is type(block) is int and grid > 0 and block > 0
+        ):  # fmt: skip
+            return (grid, 1, 1), (block, 1, 1), None  # most are
         kernel = self.chosen.kernel
         whole, threads, part = check_shape(kernel, grid, block, shared_memory, cluster)
         self.grant(shared_memory)

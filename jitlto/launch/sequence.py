@@ -43,16 +43,6 @@ class Launch:
         self.memory, self.address = launcher.packing.pack(launcher.chosen.kernel, args)
         self.shape = launcher.check(step.grid, step.block, step.shared_memory, step.cluster, step.cooperative)
 
-    def issue(self, stream: int) -> None:
-        """Launch the kernel in a stream.
-
-        Raises:
-            LaunchError: If the driver rejects the launch.
-        """
-        step = self.step
-        how = step.shared_memory, step.cooperative, step.programmatic
-        start(step.launcher, self.shape, *how, stream, self.address)
-
 
 class LaunchSequence:
     """Several launches that one call issues to a stream, in order; made by :func:`jitlto.sequence`.
@@ -101,36 +91,46 @@ class LaunchSequence:
             ArgumentError: (a TypeError) If an argument does not fit, or no slot has its name; nothing is launched.
             LaunchError: If the driver rejects a launch; the error says which. Those before it have been launched.
         """
-        device.ensure_context()
-        values = self._converted(arguments)
+        if device.is_forked:
+            device.raise_forked_error()
+        values = self._converted(arguments) if arguments else None
         with self._lock:
-            self._store(arguments, values)
+            if values:
+                self._store(arguments, values)
             if getattr(self._stream, "is_closed", False):
                 stream_handle(self._stream)  # raises
-            if self._may_use_graph and not _is_capturing(self._queue):
+            # The status, and whether it is being captured; it cannot be asked while another capture forbids it.
+            if self._may_use_graph and not any(driver.cuStreamIsCapturing(self._queue)):
                 self._issue_graph()
             else:
                 self._issue_each()
 
-    def _issue_graph(self) -> None:
+    def _issue_graph(self, may_lack_context: bool = True) -> None:
         """Launch the graph, with the stale launches updated; make it first if there is none."""
         try:
             if self._graph is None:
                 self._graph = LaunchGraph(self._launches, self._queue)
             else:
-                self._graph.update(self._stale)
+                for number in self._stale:
+                    _check(self._graph.updates[number]())
             self._stale.clear()
-            self._graph.issue(self._queue)
+            _check(driver.cuGraphLaunch(self._graph.executable, self._queue))
         except RejectedError as error:
+            if may_lack_context:  # to ask before each launch would take a tenth of it
+                device.ensure_context()
+                return self._issue_graph(may_lack_context=False)
             self._graph = None
             self._issue_each()  # either says which launch is to blame
             self._may_use_graph = False  # or there is none
             _log.warning("the driver makes no CUDA graph of %r (%s): its launches are issued one by one", self, error)
 
     def _issue_each(self) -> None:
+        device.ensure_context()
         for number, launch in enumerate(self._launches):
+            step = launch.step
+            how = step.shared_memory, step.cooperative, step.programmatic
             try:
-                launch.issue(self._handle)
+                start(step.launcher, launch.shape, *how, self._handle, launch.address)
             except LaunchError as error:
                 raise self._located(error, number) from None
 
@@ -209,10 +209,12 @@ class LaunchGraph:
                 parameters.kern, parameters.ctx = step.launcher.kernel.handle, context
                 parameters.kernelParams = launch.address
                 nodes.append((self._add(launch, parameters, nodes[-1][0] if nodes else None), parameters))
-            self._executable = _check(driver.cuGraphInstantiate(self._graph, 0))
-            _destroy_with(self, driver.cuGraphExecDestroy, self._executable)
-            self._updates = [partial(driver.cuGraphExecKernelNodeSetParams, self._executable, *node) for node in nodes]
-            _check(driver.cuGraphUpload(self._executable, stream))
+            #: The graph as the driver launches it.
+            self.executable = _check(driver.cuGraphInstantiate(self._graph, 0))
+            _destroy_with(self, driver.cuGraphExecDestroy, self.executable)
+            #: Of each launch, what lets it have its present values from the next run on.
+            self.updates = [partial(driver.cuGraphExecKernelNodeSetParams, self.executable, *node) for node in nodes]
+            _check(driver.cuGraphUpload(self.executable, stream))
 
     def _add(
         self, launch: Launch, parameters: driver.CUDA_KERNEL_NODE_PARAMS, previous: driver.CUgraphNode | None
@@ -220,10 +222,9 @@ class LaunchGraph:
         """Add a launch that runs after another one."""
         node = _check(driver.cuGraphAddKernelNode(self._graph, None, 0, parameters))
         # Of nodes, programmatic dependent launch is a property of the edge.
-        cluster, cooperative = launch.shape[-1], launch.step.cooperative
-        for name, value in make_attributes(driver.CUkernelNodeAttrValue, cluster, cooperative, False):
-            attribute = getattr(driver.CUkernelNodeAttrID, name)
-            _check(driver.cuGraphKernelNodeSetAttribute(node, attribute, value))
+        make, cooperative = driver.CUkernelNodeAttrValue, launch.step.cooperative
+        for name, value in make_attributes(make, launch.shape[-1], cooperative, False):
+            _check(driver.cuGraphKernelNodeSetAttribute(node, getattr(driver.CUkernelNodeAttrID, name), value))
         if previous is not None:
             edge = driver.CUgraphEdgeData()
             if launch.step.programmatic:
@@ -231,23 +232,6 @@ class LaunchGraph:
                 edge.type = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
             _check(_add_dependencies(self._graph, [previous], [node], [edge], 1))
         return node
-
-    def update(self, numbers: Iterable[int]) -> None:
-        """Let some of the launches have their present values from the next run on.
-
-        Raises:
-            RejectedError: If the driver rejects a change.
-        """
-        for number in numbers:
-            _check(self._updates[number]())
-
-    def issue(self, stream: driver.CUstream) -> None:
-        """Launch the graph.
-
-        Raises:
-            RejectedError: If the driver rejects that.
-        """
-        _check(driver.cuGraphLaunch(self._executable, stream))
 
 
 def sequence(stream: Any, steps: Iterable[Step], /, **arguments: Any) -> LaunchSequence:
@@ -267,12 +251,6 @@ def sequence(stream: Any, steps: Iterable[Step], /, **arguments: Any) -> LaunchS
         LaunchError: If a launch configuration is invalid; the error says of which launch.
     """
     return LaunchSequence(stream, steps, arguments)
-
-
-def _is_capturing(stream: driver.CUstream) -> bool:
-    """Return whether a stream is being captured, or cannot be asked because another capture forbids it."""
-    status, capture = driver.cuStreamIsCapturing(stream)
-    return bool(status or capture)
 
 
 def _check(result: tuple[Any, ...]) -> Any:

@@ -23,12 +23,7 @@ def stream_handle(stream: Any) -> int:
     """
     if getattr(stream, "is_closed", False) and is_own(stream):
         raise LaunchError("the stream is closed", code="launch-failed", hint="pass an open stream")
-    if type(stream) is int:
-        handle = stream
-    elif hasattr(stream, "__cuda_stream__"):
-        handle = int(stream.__cuda_stream__()[1])  # behind a version
-    else:
-        handle = 0 if stream is None else _read_handle(stream)
+    handle = 0 if stream is None else stream if type(stream) is int else _read_handle(stream)
     if handle:
         return handle
     return int(device.current().default_stream.__cuda_stream__()[1])
@@ -40,6 +35,8 @@ def is_own(stream: object) -> bool:
 
 
 def _read_handle(stream: Any) -> int:
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])  # behind a version
     for name in _HANDLES:
         handle = getattr(stream, name, None)
         if handle is not None:

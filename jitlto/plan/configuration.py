@@ -36,8 +36,9 @@ def normalize_configuration(
         try:
             text = cpp_name(value)
         except TypeError as error:
-            what = f"invalid value for parameter {name!r}: {error}"
-            raise PlanError(what, code="plan-invalid-value", where=family) from None
+            raise PlanError(
+                f"invalid value for parameter {name!r}: {error}", code="plan-invalid-value", where=family
+            ) from None
         # The text of a dtype is worth no more than its other names.
         exact = (isinstance(value, str) or find_scalar(text) is None) and text in known[name]
         result[name] = text if exact else _match_value(name, text, known[name], family)
@@ -59,14 +60,19 @@ def _match_value(name: str, text: str, values: Sequence[str], family: str) -> st
     spelled = from_numpy_name(text)
     same = [v for v in values if is_same_value(text, v) or (spelled and is_same_value(spelled, v))]
     if len(same) > 1:
-        what = f"several values of {name} name the type {spelled or text}"
-        hint = f"give one as text: {describe_choice(name, same)}"
-        raise AmbiguousConfigurationError(what, code="plan-ambiguous-value", where=family, hint=hint)
+        raise AmbiguousConfigurationError(
+            f"several values of {name} name the type {spelled or text}",
+            code="plan-ambiguous-value",
+            where=family,
+            hint=f"give one as text: {describe_choice(name, same)}",
+        )
     if same:
         return same[0]
     # The name of a different type is not a misspelling: the nearest name would be a different precision.
-    hint = _listed("values", values) if spelled or find_scalar(text) else _nearest(text, values, "values")
-    raise UnknownValueError(f"{family} has no {name}={text}", hint=hint)
+    raise UnknownValueError(
+        f"{family} has no {name}={text}",
+        hint=_listed("values", values) if spelled or find_scalar(text) else _nearest(text, values, "values"),
+    )
 
 
 def _nearest(given: str, known: Sequence[str], what: str) -> str:

@@ -90,8 +90,12 @@ class Planner(Generic[Loaded]):
             name.encode()
         except (AttributeError, UnicodeEncodeError) as error:
             where = name if isinstance(name, str) else None
-            hint = "give CUDA C++ and its name as str"
-            raise PlanError("the source is not text", code="plan-invalid-input", where=where, hint=hint) from error
+            raise PlanError(
+                "the source is not text",
+                code="plan-invalid-input",
+                where=where,
+                hint="give CUDA C++ and its name as str",
+            ) from error
         self._supplied.append((name, data, None))
         return self
 

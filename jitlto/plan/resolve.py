@@ -85,8 +85,11 @@ def choose_entry(
     """Return the entrypoint that a configuration names; arguments and errors are those of :func:`resolve`."""
     named = [f for f in pinned if f.role is Role.ENTRYPOINT]
     if len(named) > 1:
-        what = f"two entrypoints were added: {named[0].key} and {named[1].key}"
-        raise PlanError(what, code="plan-two-entrypoints", hint="a plan has one")
+        raise PlanError(
+            f"two entrypoints were added: {named[0].key} and {named[1].key}",
+            code="plan-two-entrypoints",
+            hint="a plan has one",
+        )
     candidates = [f for f in named if agrees(f.key, bound)] if named else index.find_entries(group, bound)
     if len(candidates) == 1:
         return candidates[0]
@@ -95,14 +98,16 @@ def choose_entry(
         if not named and (not groups or group not in (None, *groups)):
             what = f"no entrypoint {group!r}" if groups else "the family has no entrypoint"
             hint = f"the entrypoints are {', '.join(sorted(groups))}"
-            hint = hint if groups else "its groups are for families that use it"
-            raise PlanError(what, code="plan-unknown-entrypoint", hint=hint)
+            raise PlanError(
+                what, code="plan-unknown-entrypoint", hint=hint if groups else "its groups are for families that use it"
+            )
         pool = [f.key for f in named] or index.entry_keys(group)
         raise resolve_errors.no_value("entrypoint", pool, bound)
     if len(several := sorted({f.key.group for f in candidates})) > 1:
         listed = ", ".join(several)
-        what, hint = f"several entrypoints agree: {listed}", f"give entry ({listed})"
-        raise AmbiguousConfigurationError(what, code="plan-ambiguous-entrypoint", hint=hint)
+        raise AmbiguousConfigurationError(
+            f"several entrypoints agree: {listed}", code="plan-ambiguous-entrypoint", hint=f"give entry ({listed})"
+        )
     raise resolve_errors.undecided({f"several {candidates[0].key.group} fragments agree": candidates}, bound, bound)
 
 

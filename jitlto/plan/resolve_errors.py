@@ -22,12 +22,16 @@ def undecided(
     for what, values in sorted(opened.items()):
         if not values:
             listed = ", ".join(fragment.key.text for fragment in decisions[what][:3])
-            hint = "no parameter tells them apart: add one to key, or name the fragment with planner.add(key)"
-            return AmbiguousConfigurationError(f"{what}: {listed}", code="plan-ambiguous-fragments", hint=hint)
+            return AmbiguousConfigurationError(
+                f"{what}: {listed}",
+                code="plan-ambiguous-fragments",
+                hint="no parameter tells them apart: add one to key, or name the fragment with planner.add(key)",
+            )
     values = sorted_values(pair for each in opened.values() for pair in each.items())
     choices = "; ".join(describe_choice(name, several) for name, several in values.items())
-    what = f"{min(decisions)}: the configuration leaves open {', '.join(values)}"
-    return AmbiguousConfigurationError(what, hint=f"give {choices}")
+    return AmbiguousConfigurationError(
+        f"{min(decisions)}: the configuration leaves open {', '.join(values)}", hint=f"give {choices}"
+    )
 
 
 def _differences(candidates: Iterable[Fragment], bound: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -37,12 +37,8 @@ class WarmJob:
     arch: Architecture | None
     find: Callable[[str], KernelFamily]
 
-    @property
-    def family(self) -> KernelFamily:
-        return self.find(self.request.family)
-
     def plan(self) -> Plan:
-        return self.family.plan_request(self.request, self.arch)
+        return self.find(self.request.family).plan_request(self.request, self.arch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +259,7 @@ def _write(output: Path, outcomes: Sequence[WarmOutcome], kernels: Mapping[str, 
     contents: dict[str, bytes] = {}
     for each in outcomes:
         if each.plan and each.plan.digest in kernels:
-            family = each.job.family
+            family = each.job.find(each.job.request.family)
             answers |= find_answers(family, each.job.request, each.plan)
             contents[family.contents.key] = family.contents.encode()
     try:

@@ -12,6 +12,7 @@ from jitlto.base.versions import Architecture
 from jitlto.build import proof
 from jitlto.build.findings import Kind, group_findings
 from jitlto.build.proof import FamilyProof, UnplannedKernelsError, prove_once, require_kernels
+from jitlto.build.proofs import Proofs
 from jitlto.database import FragmentDatabase
 from jitlto.database.writer import write
 from jitlto.record.check_result import Cause
@@ -132,15 +133,14 @@ def test_a_kernel_that_defines_what_a_group_is_there_for_gets_advice(own: str) -
 
 
 def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = CacheDir(tmp_path / "cache", 1 << 20)
+    proofs = Proofs(CacheDir(tmp_path / "cache", 1 << 20))
 
     def once(digest: str, *fragments: Fragment, allow_incomplete: bool = False) -> list[str]:
         advice: list[str] = []
         with open_written(fragments, [record(*fragments)]) as database:
             monkeypatch.setattr(proof, "FragmentDatabase", lambda *_: database)
-            prove_once(
-                advice, database.fragments(), database.path, digest * 64, store, allow_incomplete=allow_incomplete
-            )
+            given = proofs, advice, database.fragments(), database.path, digest * 64
+            prove_once(*given, allow_incomplete=allow_incomplete)
         return advice
 
     good, bad = (kernel(OP), fragment("op", provides=[OP])), kernel(OP)

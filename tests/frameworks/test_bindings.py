@@ -20,3 +20,10 @@ def test_a_framework_that_is_missing_is_named(
     make: Any = getattr(jitlto, name)
     with raises(OperatorError, "operator-framework", "cannot be imported", hint=hint):
         make(None)
+
+
+@pytest.mark.parametrize(("name", "framework"), [("torch_operator", "torch"), ("jax_call", "jax")])
+def test_what_is_no_declaration_is_a_type_error(name: str, framework: str) -> None:
+    pytest.importorskip(framework)
+    with pytest.raises(TypeError, match="str"):
+        getattr(jitlto, name)("fft")

@@ -218,7 +218,7 @@ def test_every_path_is_refused_after_a_fork(fake: FakeDriver, monkeypatch: pytes
     fake.launcher("int")
     if fake.core is not None:
         monkeypatch.setitem(sys.modules, fake.core.__name__, fake.core)
-    monkeypatch.setattr(device, "_is_used", True)
+    monkeypatch.setattr(device, "is_used", True)
     core_module._after_fork()
     monkeypatch.setattr(device, "ensure_context", device.raise_forked_error)  # which it does in another process
     for way in prepared:
@@ -228,7 +228,7 @@ def test_every_path_is_refused_after_a_fork(fake: FakeDriver, monkeypatch: pytes
 
 
 def test_a_fork_before_cuda_is_used_changes_nothing(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "_is_used", False)
+    monkeypatch.setattr(device, "is_used", False)
     core_module._after_fork()
     fake.launcher("int")(fake.stream, 1, 32, 1)
     assert len(fake.launches) == 1

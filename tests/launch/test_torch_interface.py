@@ -155,8 +155,9 @@ def test_the_core_passes_what_tensors_say_themselves() -> None:
 
 
 @pytest.mark.parametrize("type_", ["float*", "void*"])
-def test_the_plain_way_passes_the_same_or_refuses(type_: str) -> None:
+def test_the_plain_way_passes_the_same_or_refuses(type_: str, monkeypatch: pytest.MonkeyPatch) -> None:
     torch, pointer = pytest.importorskip("torch"), Pointer(Parameter("p", type_, 8, 8), type_[:-1])
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     for tensor in odd_tensors(torch):
         expected = expected_address(torch, tensor) if tensor.dtype == torch.float32 or type_ == "void*" else None
         found = None

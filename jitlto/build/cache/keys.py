@@ -42,14 +42,6 @@ class CompileConfig:
     linker: Version | None = None  # nvJitLink, by which code is compared, if there are candidates
     _states: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def closure(self, source: str) -> Source:
-        """The source with all headers that it can reach."""
-        return self.search.closure(source.encode())
-
-    def complete(self, source: Source) -> Source:
-        """A source of :meth:`closure` with every header that the compiler may find by itself."""
-        return self.search.complete(source)
-
     def own_closure(self, source: str) -> Source:
         """The source with those headers of the family that it can reach."""
         return self.own.closure(source.encode())

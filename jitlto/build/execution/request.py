@@ -43,7 +43,7 @@ class CompileRequest:
         """
         rendered = self.rendered
         try:
-            return self.config.closure(rendered.source)
+            return self.config.search.closure(rendered.source.encode())
         except JitltoError as error:
             name_source(error, rendered.origin, len(rendered.interfaces) + 1 if rendered.interfaces else 0)
             raise
@@ -74,7 +74,7 @@ class CompileRequest:
     def job(self, sharers: int = 1) -> CompileJob:
         """The job that compiles the source, with all headers that the compiler may find."""
         config, tool = self.config, self.config.toolchain
-        source = config.complete(self.closure)
+        source = config.search.complete(self.closure)
         how = config.architectures, config.options, config.images
         return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, config.candidates)
 

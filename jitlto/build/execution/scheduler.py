@@ -109,11 +109,10 @@ class Scheduler:
                 self._deliver([request], task.answer)
             else:
                 task.requests.append(request)
-        by_key = {task.key: task for task in new}
-        wanted = {key: task.requests[0].config for key, task in by_key.items()}
+        wanted = {task.key: task.requests[0].config for task in new}
         for key, (unit, layer) in self.cache.find_units(wanted).items() if self.cache else ():
-            by_key[key].answer = unit.compiled
-            self._deliver(by_key[key].requests, unit.compiled, layer)
+            self._tasks[key].answer = unit.compiled
+            self._deliver(self._tasks[key].requests, unit.compiled, layer)
         missing = [task for task in new if task.answer is None and self._holds(task)]
         # The first of each head first: workers then read these side by side, for all that follow.
         first = {task.requests[0].head: task for task in reversed(missing)}

@@ -58,17 +58,24 @@ class DatabaseFile(Frozen):
             RegistryError: If it does not hold it.
             DatabaseError: If it is only a part of a sharded build.
         """
-        contents = self.contents.families.get(family)
-        if contents is None or self.contents.part is not None:
-            if self.contents.part is not None:
-                from jitlto.database import MERGE_HINT
+        if self.contents.part is not None:
+            from jitlto.database import MERGE_HINT
 
-                what = f"database is {self.contents.part} of a build: its kernels lack fragments"
-                raise DatabaseError(what, code="database-part", where=str(self.path), hint=MERGE_HINT)
+            raise DatabaseError(
+                f"database is {self.contents.part} of a build: its kernels lack fragments",
+                code="database-part",
+                where=str(self.path),
+                hint=MERGE_HINT,
+            )
+        if family not in self.contents.families:
             known = sorted(self.contents.families)
-            hint = f"{suggest(family, known)} it holds {', '.join(known) or 'none'}".lstrip()
-            raise RegistryError(f"database holds no family {family!r}", code=_UNKNOWN, where=str(self.path), hint=hint)
-        return contents
+            raise RegistryError(
+                f"database holds no family {family!r}",
+                code=_UNKNOWN,
+                where=str(self.path),
+                hint=f"{suggest(family, known)} it holds {', '.join(known) or 'none'}".lstrip(),
+            )
+        return self.contents.families[family]
 
     def open(self) -> FragmentDatabase:
         """Open the database.
@@ -80,8 +87,12 @@ class DatabaseFile(Frozen):
             return self.database
         database = _open(self.location)
         if database.digest != self.contents.digest:
-            what, hint = "the database was replaced since the family was loaded from it", "load the family again"
-            raise DatabaseError(what, code="database-replaced", where=str(self.path), hint=hint)
+            raise DatabaseError(
+                "the database was replaced since the family was loaded from it",
+                code="database-replaced",
+                where=str(self.path),
+                hint="load the family again",
+            )
         return database
 
 
@@ -167,8 +178,11 @@ class Registry:
             hint = f"name one: jitlto.family({family!r}, distribution={named!r}); on the command line {named}:{family}"
             raise RegistryError(what, code="registry-ambiguous-package", hint=hint)
         if found:
-            what = f"several databases hold the family {family!r}: {', '.join(str(file.path) for file in found)}"
-            raise RegistryError(what, code="registry-ambiguous-database", hint="name one: --db DB, or database=")
+            raise RegistryError(
+                f"several databases hold the family {family!r}: {', '.join(str(file.path) for file in found)}",
+                code="registry-ambiguous-database",
+                hint="name one: --db DB, or database=",
+            )
         raise self._unknown(family, distribution)
 
     def _unknown(self, family: str, distribution: str | None) -> RegistryError:
@@ -183,8 +197,9 @@ class Registry:
             nearest = "this names a database: give a family that it holds as well;"
         who = f"the package {distribution!r} provides no" if distribution else "no database holds the"
         listed = ", ".join(known[name] for name in sorted(known)) or "none"
-        hint = f"{nearest} known are {listed}; {_REMEDY}".lstrip()
-        return RegistryError(f"{who} family {family!r}", code=_UNKNOWN, hint=hint)
+        return RegistryError(
+            f"{who} family {family!r}", code=_UNKNOWN, hint=f"{nearest} known are {listed}; {_REMEDY}".lstrip()
+        )
 
     def _on_path(self, family: str) -> list[DatabaseFile]:
         """Return the databases on the search path that hold a family.

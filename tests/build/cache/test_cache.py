@@ -47,7 +47,7 @@ def config(root: Path, host: str = "host") -> CompileConfig:
 
 def keep(cache: Cache, root: Path, log: str = "a warning", host: str = "host") -> None:
     made = config(root, host)
-    source = made.closure(SOURCE)
+    source = made.search.closure(SOURCE.encode())
     headers = made.found_headers(source, ["a.cuh", "<0>/host.h"])
     assert list(headers) == ["<0>/host.h"]
     cache.put_unit(made.key(source), Unit(replace(COMPILED, log=log), headers))
@@ -56,7 +56,7 @@ def keep(cache: Cache, root: Path, log: str = "a warning", host: str = "host") -
 def found(cache: Cache, root: Path, source: str = SOURCE, host: str = "host") -> tuple[str, Layer] | None:
     """Return the log of a compiled source and where it was."""
     made = config(root, host)
-    key = made.key(made.closure(source))
+    key = made.key(made.search.closure(source.encode()))
     unit = cache.find_units({key: made}).get(key)
     return None if unit is None else (unit[0].compiled.log, unit[1])
 
