@@ -75,9 +75,9 @@ EACH_MAJOR = (
 )  # fmt: skip
 #: The files that take longest: begun first, they do not end alone.
 LONGEST = (
-    "test_docs.py", "test_ivf_flat.py", "test_fft.py", "test_downstream.py", "test_compare.py",
-    "test_interface_pairs.py", "test_fuzz_build.py", "test_headers.py", "test_search.py", "test_shared_builds.py",
-    "test_site.py", "test_workflow.py", "test_foreign.py",
+    "test_docs.py", "test_downstream.py", "test_fft.py", "test_compare.py", "test_compiled_exercise.py", "test_site.py",
+    "test_ivf_flat_batch.py", "test_transport_host.py", "test_fuzz_build.py", "test_headers.py", "test_search.py",
+    "test_shared_builds.py", "test_workflow.py", "test_foreign.py", "test_interface_pairs.py",
 )  # fmt: skip
 #: Fixtures that compile a shipped family or build a wheel: who needs one is slow.
 SLOW_FIXTURES = {"shipped_path", "fft_path", "transport", "ivf_flat", "ivf_flat_batch", "jitlto_wheel"}

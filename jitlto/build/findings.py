@@ -34,7 +34,7 @@ class Kind(StrEnum):
     UNUSED = "unused"  # device fragment, which no kernel contains
     EMPTY = "empty"  # family, without kernels
     SUPPLIED = "supplied"  # function, by callers at run time: not a failure
-    DEFINITION = "definition"  # of an inline function, different in two fragments of a kernel
+    DEFINITION = "definition"  # of an inline function, different in two fragments of a kernel, or not comparable
     UNCOMPARED = "uncompared"  # inline functions of a family: not a failure
     COMPILE = "compile"  # of a fragment
     LINK = "link"  # that nvJitLink cannot do

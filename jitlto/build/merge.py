@@ -85,10 +85,9 @@ def merge_databases(
         check_uses(records)
         fragments = [fragment for family in merged for fragment in family.fragments.values()]
         for family in merged:
-            record = family.record.with_used(records)
-            planned = record.select(fragments)
             if family.faults is not None:
-                check_interfaces(record, planned, family.faults)
+                record = family.record.with_used(records)
+                check_interfaces(record, record.select(fragments), family.faults)
         proofs = Proofs(cache.store if cache else None)
         check = partial(proof.prove_once, proofs, advice, fragments, allow_incomplete=allow_incomplete)
         images = dict(chain.from_iterable(one.images() for one in opened))

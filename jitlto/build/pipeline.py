@@ -125,7 +125,7 @@ def build(
         sources.check_settings()
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
-        advice, records = [*sources.advice], [*sources.records.values()]
+        advice, records = [*sources.advice, *sources.unknown_defaults()], [*sources.records.values()]
         part = _part(shard, sources, interfaces, advice) if shard and interfaces else None
 
         def check(path: Path, digest: str) -> None:
@@ -135,7 +135,9 @@ def build(
                 )
             finally:  # its errors say more than that kernels do not plan
                 if interfaces:
-                    _check_interfaces(sources, fragments, interfaces)
+                    faults = interfaces.faults()
+                    for record in (each.with_used(sources.records) for each in records):
+                        check_interfaces(record, record.select(fragments), faults, sources.origin, sources.show)
                     proofs.add(known)
 
         observer.phase("write")
@@ -172,13 +174,6 @@ def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer
         if number == 0:
             observer.phase("compile")
         yield batch
-
-
-def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], interfaces: InterfaceProof) -> None:
-    """Check each family with the fragments of those that it uses; errors as of :func:`check_interfaces`."""
-    faults = interfaces.faults()
-    for record in (each.with_used(sources.records) for each in sources.records.values()):
-        check_interfaces(record, record.select(fragments), faults, sources.origin, sources.show)
 
 
 def _explain_all(scheduler: Scheduler, compiler: InterfaceCompiler) -> JitltoError:

@@ -95,8 +95,7 @@ class RenderedFamilies:
         Raises:
             BuildError: An interface may not mean the same for all fragments.
         """
-        found = check_settings(self.families, self.rendered, self._callers_config)
-        for name, difference in found.items():
+        for name, difference in check_settings(self.families, self.rendered, self._callers_config).items():
             self.records[name] = structs.replace(self.records[name], differs=difference)
 
     def _callers_config(self, family: FamilyDeclaration) -> CompileConfig | None:
@@ -111,6 +110,17 @@ class RenderedFamilies:
     @cached_property
     def _by_key(self) -> dict[FragmentKey, CompileRequest]:
         return {request.key: request for request in self.requests}
+
+    def unknown_defaults(self) -> list[str]:
+        """Return advice on free parameters of a table ``tune`` whose default no fragment has."""
+        values = {(key.family, *each) for key in self._by_key for each in key.parameters}
+        return [
+            f"{family.name}/{group.name} [tune]: no fragment has the default {name}={value}; correct free or the matrix"
+            for family in self.records.values()
+            for group in family.groups
+            for name, value in (group.tune.free if group.tune else ())
+            if not any((each, name, value) in values for each in (family.name, *family.uses))
+        ]
 
     def origin(self, key: FragmentKey) -> str | None:
         """Where the source of a fragment comes from."""

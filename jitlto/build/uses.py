@@ -67,12 +67,13 @@ def _find_differences(
     foreign = {name: text for name, text in headers.items() if text not in known}
     # What families between the two specialise is found for them.
     between = (texts[name].values() for name in family.uses if used.name in families[name].uses)
-    looks = any(read_declarations(text).special for text in {*foreign.values()}.difference(*between)) or any(
-        read_declarations(text).special_macros for text in (*foreign.values(), *mentioned.values())
-    )
+    every = (*foreign.values(), *mentioned.values())
+    through = [each for text in every for each in read_declarations(text).special_macros]
+    looks = through or any(read_declarations(text).special for text in {*foreign.values()}.difference(*between))
     for conflict in find_conflicts(b"\n".join(foreign.values()), mentioned) if looks else ():
         if conflict.kind == "specialisation":
-            header = next(name for name, text in foreign.items() if conflict.name in words(text))
+            by = {conflict.name, *(macro for macro, template in through if template == conflict.name)}
+            header = next(name for name, text in foreign.items() if not by.isdisjoint(words(text)))
             what = f"{header}:{conflict.line_in(foreign[header])} specialises {conflict.name}, which "
             what += f"{conflict.mention(mentioned)} mentions: {_unlike(family, used)}"
             yield what, f"move the specialisation into {conflict.header}, or into a header that it includes"

@@ -84,8 +84,7 @@ def _check_family(
     jobs = [LinkJob.make(family, kernel, target) for target in targets for kernel in chosen]
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
     failed, known = work.do(lambda job: job.plan.link(use_cache=False).warnings or None, jobs, "link")
-    failures = [*proof.failures, *failures]
-    failures += [job.failure(error) for job, error in failed]
+    failures = [*proof.failures, *failures, *(job.failure(error) for job, error in failed)]
     counts = proof.fragments, len(proof.kernels), len(proof.kernels) - len(complete)
     causes, linked = group_findings(failures), len(chosen) if targets else 0
     return FamilyCheck(

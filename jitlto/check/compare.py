@@ -1,12 +1,12 @@
 """Comparison of the inline functions of fragments that meet in a kernel, on what is compiled."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
 from jitlto.base.errors import JitltoError, ToolchainError
-from jitlto.base.versions import Architecture, Version
+from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, Kind, message_of
 from jitlto.build.proof import FamilyProof
 from jitlto.check.covering_array import choose_cover
@@ -38,7 +38,11 @@ def compare_family(
     except JitltoError as reason:
         message = f"inline functions are not compared: {message_of(reason)}"
         return [], [Finding(Kind.UNCOMPARED, message, reason.hint, family.name, code=reason.code)], None
-    targets = comparable_targets(family.record.architectures, linker)
+    # For each architecture that fragments were compiled for, one as close to it as the linker allows.
+    able, known = partial(can_link_for, linker), [Architecture(number) for number in linkable_architectures(linker)]
+    wanted = family.record.architectures
+    found = (a if able(a) else next((b for b in known if b.number >= a.number and not a.suffix), None) for a in wanted)
+    targets = sorted({target for target in found if target is not None})
     chosen = [kernel for kernel in choose_kernels(proof.kernels) if kernel.resolution.device]
     members = [sorted(fragment.key.text for fragment in kernel.resolution.fragments) for kernel in chosen]
     pairs = {pair for keys in members for pair in combinations(keys, 2)}
@@ -47,9 +51,9 @@ def compare_family(
     for job, error in work.do(partial(_compare, family), jobs, "comparison")[0]:
         if isinstance(error, ToolchainError):
             raise error
-        failure = job.failure(error)
+        failure = replace(job.failure(error), kind=Kind.DEFINITION)
         if error.code == CONFLICT:  # of sources, whatever the target
-            failure = replace(failure, kind=Kind.DEFINITION, arch=None, log="")
+            failure = replace(failure, arch=None, log="")
         failures.append(failure)
     return failures, [], len(pairs) if targets else None
 
@@ -58,16 +62,6 @@ def choose_kernels(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Choose kernels that have every fragment, and in which every two meet that meet in any of a family's kernels."""
     members = [{fragment.key.text: "" for fragment in kernel.resolution.fragments} for kernel in kernels]
     return [kernels[number] for number in choose_cover(members, 2)[0]]
-
-
-def comparable_targets(architectures: Iterable[Architecture], linker: Version) -> list[Architecture]:
-    """Return a target for each architecture that fragments were compiled for, as close to it as the linker allows."""
-    known = linkable_architectures(linker)
-    targets = (
-        a if can_link_for(linker, a) else next((Architecture(n) for n in known if n >= a.number and not a.suffix), None)
-        for a in architectures
-    )
-    return sorted({target for target in targets if target is not None})
 
 
 def _compare(family: KernelFamily, job: LinkJob) -> None:

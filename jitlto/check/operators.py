@@ -105,7 +105,9 @@ def _check(operator: Operator, archs: Sequence[Architecture], workers: int | Non
             if plan := check_call(operator, _arguments(operator, call)):
                 plans[plan] = None
         except Exception as raised:  # noqa: BLE001 - the functions of a declaration may raise anything
-            error = raised if isinstance(raised, JitltoError) else _call_error(operator, raised)
+            what = f"a function of the declaration fails: {type(raised).__name__}: {raised}"
+            hint = "correct it; name the flags and sizes that it takes in examples"
+            error = raised if isinstance(raised, JitltoError) else operator.error(what, hint)
             shown = {name: str(value) for name, value in call.items()}
             failure = Finding(Kind.CALL, message_of(error), error.hint, operator.qualname, shown, code=error.code)
             failures.append(failure)
@@ -119,11 +121,6 @@ def _check(operator: Operator, archs: Sequence[Architecture], workers: int | Non
             failures.append(link_failure(result, operator.qualname, plan.configuration, plan.target.sm))
     targets = tuple(target.sm for target in sorted({job.target for job in jobs}))
     return OperatorCheck(operator.qualname, calls, len(plans), targets, group_findings(failures))
-
-
-def _call_error(operator: Operator, error: Exception) -> OperatorError:
-    what = f"a function of the declaration fails: {type(error).__name__}: {error}"
-    return operator.error(what, "correct it; name the flags and sizes that it takes in examples")
 
 
 def _calls(operator: Operator, examples: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:

@@ -49,8 +49,9 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name.replace("import", "import_"))
-        assert isinstance(command, click.Command)  # noqa: S101 - a slip in the table above, not a user's error
+        command: click.Command = getattr(
+            importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name.replace("import", "import_")
+        )
         handle_signals(ctx.obj or ())
         return command
 
@@ -107,7 +108,9 @@ def main(early: Collection[int] = ()) -> None:
 
 
 def run(arguments: Sequence[str], early: Collection[int] = ()) -> int:
-    """Run one command and print its errors; returns the exit status. ``early`` is that of :func:`main`.
+    """Run one command and print its errors; returns the exit status, which a command that fails returns.
+
+    ``early`` is that of :func:`main`.
 
     Raises:
         OSError: If standard output cannot be written.
@@ -120,8 +123,6 @@ def run(arguments: Sequence[str], early: Collection[int] = ()) -> int:
         return error.exit_code
     except click.Abort:
         end_interrupted()
-    except SystemExit as ended:
-        return int(ended.code or 0)
     except JitltoError as error:
         print_error(error)
         if "--json" in arguments and arguments[0] != "expand":  # which may have begun to print its array

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from jitlto.base.errors import JitltoError
 from jitlto.base.text import pluralize
 from jitlto.build import lineinfo as twins
 from jitlto.build import pipeline
@@ -22,9 +21,8 @@ from jitlto.build.merge import merge_databases
 from jitlto.build.rendered_families import RenderedFamilies, with_used
 from jitlto.build.shards import Shard
 from jitlto.cli.output import check_output, print_built, progress, write_output
-from jitlto.cli.parameters import PATH, allow_incomplete_option, jobs_option, json_option
+from jitlto.cli.parameters import PATH, allow_incomplete_option, as_callback, jobs_option, json_option
 from jitlto.families import declaration
-from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
 from jitlto.packaging.project import copy_prebuilt, load_package
 
@@ -47,13 +45,6 @@ def render(name: str, output: Path) -> None:
     click.echo(f"{pluralize(count, 'source')} in {output}")
 
 
-def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
-    try:
-        return None if value is None else Shard.parse(value)
-    except JitltoError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 @click.command(
     epilog="""\b
 Example:
@@ -69,7 +60,9 @@ Example:
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
 @click.option("--no-compare-archs", is_flag=True, hidden=True, expose_value=False)  # of scripts: nothing is compared
 @click.option("-k", "--keep-going", is_flag=True, help="Compile the rest after a failure, and report all by cause.")
-@click.option("--shard", metavar="I/N", callback=_parse_shard, help="Build part I of N, for `jitlto merge`.")
+@click.option(
+    "--shard", metavar="I/N", callback=as_callback(Shard.parse), help="Build part I of N, for `jitlto merge`."
+)
 @click.option(
     "--lineinfo", is_flag=True,
     help="Also build the database's twin with line information, for profilers: the directory STEM.lineinfo beside it.",
@@ -112,7 +105,8 @@ def build(
             print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
             return
     families = with_used(package.families if package else map(declaration.load_family, _paths(names)))
-    check_output(timings, _sources(families))
+    read = (path for family in families for group in family.groups for path in (group.matrix, group.template))
+    check_output(timings, (*(family.path for family in families), *read))
     if lineinfo:
         twins.check_writable(output)
     how["cache"] = cache = None if no_cache else open_shared_cache()
@@ -147,12 +141,6 @@ def _paths(names: tuple[str, ...]) -> list[Path]:
         shipped = ", ".join(declaration.list_families()) or "none"
         raise click.UsageError(f"name a family: there is no fragments/ here. Shipped: {shipped}")
     return paths
-
-
-def _sources(families: tuple[FamilyDeclaration, ...]) -> list[Path]:
-    """Return the declarations, matrices and templates of families."""
-    read = (path for family in families for group in family.groups for path in (group.matrix, group.template))
-    return [*(family.path for family in families), *filter(None, read)]
 
 
 def _executor(

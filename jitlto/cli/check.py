@@ -42,7 +42,7 @@ def check(
     jobs: int | None,
     as_json: bool,
     no_compare: bool,
-) -> None:
+) -> int:
     """Prove that every kernel of DB, or of the FAMILYs in it, plans and links. Needs no GPU.
 
     It holds if exactly one fragment with a matching layout provides each symbol that a kernel requires, if every device
@@ -75,8 +75,7 @@ def check(
             )  # fmt: skip
         lines = _lines(result)
     print_result(result, lines, as_json=as_json)
-    if not result.holds:
-        raise SystemExit(1)
+    return int(not result.holds)
 
 
 def _operator_lines(checks: Iterable[OperatorCheck]) -> Iterator[str]:
@@ -109,7 +108,8 @@ def _describe_links(family: FamilyCheck, result: CheckResult) -> str:
     if not complete:
         return f"linked nothing; {pluralize(family.kernels, 'kernel')} need a caller's own code to link"
     of = pluralize(complete, "kernel") if family.linked == complete else f"{family.linked} of {complete} kernels"
-    failed = sum(cause.count for cause in family.failures if cause.kind == "link")
+    # What fails in planning has no target.
+    failed = sum(bool(place.arch) for cause in family.failures if cause.kind == "link" for place in cause.at)
     state = f"{failed} of {family.linked * len(result.archs)} links fail" if failed else "all link"
     known = f" ({family.known} as known from an earlier check)" if family.known else ""
     return f"linked {of}, for {', '.join(result.archs)}: {state}{known}"

@@ -12,7 +12,7 @@ from jitlto.cli.parameters import json_option
 
 @click.command(epilog="Example: jitlto doctor")
 @json_option
-def doctor(as_json: bool) -> None:
+def doctor(as_json: bool) -> int:
     """Show the toolchain, driver, devices, caches, shared stores, databases and installed families, and what is wrong.
 
     Exit status 1 if linking cannot work.
@@ -21,8 +21,7 @@ def doctor(as_json: bool) -> None:
     wrong = {finding.needed_for for finding in found if not finding.ok}
     result = {"well": "linking" not in wrong, "builds": "building" not in wrong, "findings": found}
     print_result(result, _lines(found, wrong), as_json=as_json)
-    if "linking" in wrong:
-        raise SystemExit(1)
+    return int("linking" in wrong)
 
 
 def _lines(found: Sequence[Component], wrong: Collection[str]) -> Iterator[str]:

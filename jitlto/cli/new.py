@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from jitlto.base.errors import ForeignBuildError, JitltoError
+from jitlto.base.errors import ForeignBuildError
 from jitlto.base.text import pluralize
 from jitlto.cli.ending import print_warning
 from jitlto.cli.output import write_output
-from jitlto.cli.parameters import PATH, parse_pairs
+from jitlto.cli.parameters import PATH, as_callback, parse_pairs
 from jitlto.cuda import toolkit
 from jitlto.families.declaration import find_family
 from jitlto.packaging.foreign.cmake import read_project
@@ -17,7 +17,7 @@ from jitlto.packaging.scaffold import derive_import_name, write_package
 
 
 @click.command(epilog="Example: jitlto new my-kernels")
-@click.argument("name")
+@click.argument("name", callback=as_callback(lambda name: derive_import_name(name) and name))
 @click.option("-o", "--output", type=PATH, help="The project's directory [default: NAME].")
 @click.option(
     "--cuda", type=click.Choice(["12", "13"]),
@@ -37,10 +37,6 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, t
     With --torch, its kernels are operators of PyTorch too; of another family, one kernel of each entrypoint is declared
     from its signature, to be adapted.
     """
-    try:
-        derive_import_name(name)
-    except JitltoError as error:
-        raise click.BadParameter(str(error), param_hint="NAME") from error
     directory, major = output or Path(name), int(cuda or toolkit.cuda_major() or 12)
     files = write_package(name, directory, major, find_family(family) if family else None, torch=torch)
     click.echo(f"{pluralize(len(files), 'file')} in {directory}; see {directory / 'README.md'}")

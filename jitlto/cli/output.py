@@ -5,6 +5,7 @@ No command writes over what it reads, over another of its files, or over a datab
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -66,20 +67,18 @@ def print_causes(subject: str, causes: Sequence[Cause]) -> None:
 class Progress(Observer):
     """What is done of long work, on a bar if a person looks."""
 
-    def __init__(self, bar: Any = None) -> None:
+    def __init__(self, bar: Any) -> None:
         self._bar = bar
 
     def add(self, count: int) -> None:
         """There is so much more to do."""
-        if self._bar:
-            self._bar.length += count
-            self._bar.finished = False  # click takes the end of one step for the end of all
+        self._bar.length += count
+        self._bar.finished = False  # click takes the end of one step for the end of all
 
     def step(self, *_: Any, **__: Any) -> None:
         """A piece of work is done."""
-        if self._bar:
-            self._bar.length = max(self._bar.length, self._bar.pos + 1)  # nobody may know how much there is
-            self._bar.update(1)
+        self._bar.length = max(self._bar.length, self._bar.pos + 1)  # nobody may know how much there is
+        self._bar.update(1)
 
     def started(self, keys: Collection[FragmentKey]) -> None:
         self.add(len(keys))
@@ -90,10 +89,8 @@ class Progress(Observer):
 @contextmanager
 def progress(what: str, *, quiet: bool = False) -> Iterator[Progress]:
     """Show the progress of long work as a bar on a terminal; a log gets none."""
-    if quiet or not sys.stderr.isatty() or os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
-        yield Progress()
-        return
-    with click.progressbar(length=0, label=what, file=sys.stderr, show_pos=True) as bar:
+    shows = not quiet and sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    with click.progressbar(length=0, label=what, file=sys.stderr if shows else io.StringIO(), show_pos=True) as bar:
         yield Progress(bar)
 
 

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 import click
 
 from jitlto.base import config
-from jitlto.base.errors import JitltoError
+from jitlto.base.errors import JitltoError, ToolchainError
 from jitlto.base.files import check_path
 from jitlto.base.versions import Architecture
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import check_target
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 class _Path(click.Path):
@@ -36,27 +37,33 @@ class _Path(click.Path):
 PATH = _Path(readable=False)
 
 
-def parse_size(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """Parse a number of bytes, such as 500M, as a callback of an option."""
-    try:
-        return None if value is None else config.parse_size(value.removesuffix("B"), parameter.opts[0])
-    except JitltoError as error:
-        raise click.BadParameter(f"{error.what}; {error.hint}") from error
+def as_callback(parse: Callable[[Any], T]) -> Callable[[click.Context, click.Parameter, Any], T | None]:
+    """Make a callback of a function that parses what is given: what it refuses is wrong usage (status 2)."""
+
+    def callback(_: click.Context, __: click.Parameter, value: Any) -> T | None:
+        try:
+            return None if value is None else parse(value)
+        except ToolchainError:
+            raise
+        except JitltoError as error:
+            raise click.BadParameter(f"{error.what}; {error.hint}") from error
+
+    return callback
+
+
+#: The callback of an option ``--size``: a number of bytes, such as 500M.
+parse_size = as_callback(lambda text: config.parse_size(text.removesuffix("B"), "--size"))
 
 
 def parse_target(text: str) -> Architecture:
-    """Return an architecture that nvJitLink links for; any other is wrong usage (status 2) in every command.
+    """Return an architecture that nvJitLink links for.
 
     Raises:
-        click.BadParameter: If it is invalid or not acceptable.
+        JitltoError: If it is invalid or not acceptable.
         ToolchainError: If nvJitLink is not installed.
     """
-    linker = nvjitlink.version()
-    try:
-        target = Architecture.parse(text)
-        check_target(target, linker)
-    except JitltoError as error:
-        raise click.BadParameter(f"{error.what}; {error.hint}") from error
+    linker, target = nvjitlink.version(), Architecture.parse(text)
+    check_target(target, linker)
     return target
 
 
@@ -74,10 +81,9 @@ def jobs_option(what: str) -> Callable[[F], F]:
 
 def targets_option(flag: str, what: str) -> Callable[[F], F]:
     """Return a repeatable option for ``archs``: a list of distinct targets, in the order given."""
-
-    def parse(_: click.Context, __: click.Parameter, lists: tuple[str, ...]) -> list[Architecture]:
-        return list(dict.fromkeys(parse_target(text) for several in lists for text in several.split(",")))
-
+    parse = as_callback(
+        lambda lists: list(dict.fromkeys(map(parse_target, ",".join(lists).split(",") if lists else ())))
+    )
     help_text = f"{what}, e.g. sm_90. Repeatable."
     return click.option(flag, "archs", metavar="ARCH[,ARCH]...", multiple=True, callback=parse, help=help_text)
 

@@ -11,15 +11,11 @@ from msgspec.structs import replace
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cli.output import check_output, write_output
-from jitlto.cli.parameters import PATH, parse_pairs, parse_target
+from jitlto.cli.parameters import PATH, as_callback, parse_pairs, parse_target
 from jitlto.cli.selection import DB_HELP, FAMILY, find_family
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.link.kernel_cache import LAYERS
 from jitlto.plan.plan import Plan
-
-
-def _parse_target(_: click.Context, __: click.Parameter, text: str | None) -> Architecture | None:
-    return None if text is None else parse_target(text)
 
 
 @click.command(
@@ -29,7 +25,7 @@ def _parse_target(_: click.Context, __: click.Parameter, text: str | None) -> Ar
 @click.argument("name", metavar=FAMILY)
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--db", "database", type=PATH, help=DB_HELP)
-@click.option("--arch", callback=_parse_target, help="Target, e.g. sm_90 [default: the current device's].")
+@click.option("--arch", callback=as_callback(parse_target), help="Target, e.g. sm_90 [default: the current device's].")
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
 @click.option("-o", "--output", type=PATH, help="Write the dump to this file.")
 @click.option("--resources", is_flag=True, help="Also print registers, spills and stack, as ptxas reports them.")

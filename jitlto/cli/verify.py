@@ -1,6 +1,6 @@
 """``jitlto verify``: whether databases and packs are what was made."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
@@ -42,12 +42,7 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
     if manifest is not None:
         databases = _check_manifest(databases, manifest, signers)
     read = set[Path]()
-
-    def check(path: Path) -> None:
-        for intact in verified(path, read, is_path=manifest is not None):
-            click.echo(intact)
-
-    _check_all(databases, check)
+    _check_all(databases, lambda path: verify_file(path, read, click.echo, is_path=manifest is not None))
 
 
 def _check_all(paths: Iterable[Path], check: Callable[[Path], object]) -> None:
@@ -60,22 +55,22 @@ def _check_all(paths: Iterable[Path], check: Callable[[Path], object]) -> None:
             print_error(error)
             failed = True
     if failed:
-        raise SystemExit(1)
+        raise click.exceptions.Exit(1)
 
 
-def verified(path: Path, read: set[Path], *, is_path: bool = True) -> Iterator[str]:
-    """Verify a database, and the packs beside it that are not in ``read`` yet, or a pack; yield what is intact."""
+def verify_file(path: Path, read: set[Path], tell: Callable[[str], object], *, is_path: bool = True) -> None:
+    """Verify a database, and the packs beside it that are not in ``read`` yet, or a pack; tell what is intact."""
     beside, images = [path], None
     if path.suffix != ".pack":
         with FragmentDatabase(path) if is_path else open_database(path)[0] as opened:
             beside, count = list(files.beside(opened.path, ".pack")), opened.verify()
             images = {image.sha256 for fragment in opened.fragments() for image in fragment.images}
             held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(count, 'image')}"
-            yield f"{opened.path}: {held} intact, digest {opened.digest}"
+            tell(f"{opened.path}: {held} intact, digest {opened.digest}")
     for pack in beside:
         if pack.absolute() not in read:
             read.add(pack.absolute())
-            yield f"{pack}: {pluralize(packs.verify(pack, images), 'kernel')} intact"
+            tell(f"{pack}: {pluralize(packs.verify(pack, images), 'kernel')} intact")
 
 
 def _check_manifest(databases: tuple[Path, ...], path: Path, signers: Path | None) -> tuple[Path, ...]:

@@ -35,7 +35,7 @@ def warm(
     output: Path | None,
     jobs: int | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Link kernels ahead, so that programs find them. Needs no GPU if --arch is given.
 
     FILE is a recording made with JITLTO_RECORD; its plans are linked for the architectures they were used on, or for
@@ -63,8 +63,7 @@ def warm(
     ]  # fmt: skip
     print_causes("linking", causes)
     print_result(told | {"failures": causes}, _lines(told, work, result, output), as_json=as_json)
-    if causes or result.unshared:
-        raise SystemExit(1)
+    return int(bool(causes or result.unshared))
 
 
 def _jobs(target: str, settings: Sequence[str], targets: Sequence[Architecture], database: Path | None) -> WarmJobs:

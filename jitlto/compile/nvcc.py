@@ -88,7 +88,9 @@ class Compiler(Toolchain):
         self.path = Path(folder[1]) / "nvcc"
         verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull])
         self._searched = cache(self._find_searched)  # many sources read the same
-        self._directories = (*_include_roots(settings), *_host_directories(verbose))
+        match = _HOST_LIST.search(verbose)
+        host_directories = map(str.strip, match[1].splitlines() if match else ())
+        self._directories = (*_include_roots(settings), *map(Path, map(os.path.normpath, host_directories)))
 
     @cached_property
     def identity(self) -> str:
@@ -208,12 +210,6 @@ def _include_roots(settings: str) -> tuple[Path, ...]:
     words = [w for line in re.findall(r"^#\$ (?:SYSTEM_)?INCLUDES=(.*)$", settings, re.M) for w in shlex.split(line)]
     roots = [Path(os.path.normpath(w.removeprefix("-I"))) for w in words if w not in ("-I", "-isystem")]
     return tuple(dict.fromkeys(r for r in roots if not any(r != other and r.is_relative_to(other) for other in roots)))
-
-
-def _host_directories(verbose: str) -> list[Path]:
-    """Return the directories in the output of ``gcc -E -v``."""
-    match = _HOST_LIST.search(verbose)
-    return [Path(os.path.normpath(line.strip())) for line in (match[1].splitlines() if match else [])]
 
 
 def _entered(preprocessed: bytes) -> set[str]:

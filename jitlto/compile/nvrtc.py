@@ -39,5 +39,7 @@ class Compiler(Toolchain):
         """Run NVRTC for each architecture and kind."""
         nvrtc.check_no_nul(job.source)
         steps = [Step(kind, each, job.options) for kind, each in forms]
-        outputs = [self._snapshots.run(job.source, step, job.sharers, steps[n + 1 :]) for n, step in enumerate(steps)]
-        return Made(outputs[0].log, {form: output.data for form, output in zip(forms, outputs, strict=True)})
+        outputs = {}
+        for n, (form, step) in enumerate(zip(forms, steps, strict=True)):
+            outputs[form] = self._snapshots.run(job.source, step, job.sharers, steps[n + 1 :])
+        return Made(outputs[forms[0]].log, {form: output.data for form, output in outputs.items()})

@@ -17,10 +17,5 @@ _TOKEN = re.compile(
 
 def digest(text: str) -> str:
     """Return the SHA-256 of a source without comments and blanks, equal for sources that differ in nothing else."""
-    return hashlib.sha256(_TOKEN.sub(_shorten, text).strip().encode()).hexdigest()
-
-
-def _shorten(match: re.Match[str]) -> str:
-    if match["kept"] is not None:
-        return match[0]
-    return "\n" if "\n" in match[0] else " "
+    plain = _TOKEN.sub(lambda m: m[0] if m["kept"] is not None else "\n" if "\n" in m[0] else " ", text)
+    return hashlib.sha256(plain.strip().encode()).hexdigest()

@@ -187,21 +187,21 @@ class Implementation:
             kept = [passed[number] for number in self._arrays]
             kept += [args[number] for number in self._arrays if args[number] is not passed[number]]
             self._backend.keep([tensor for tensor in kept if tensor is not None], index)
-        return returned(outputs)
+        return outputs[0] if len(outputs) == 1 else returned(outputs)
 
     def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
         """Find what follows from a call that there was not before."""
         operator, device = self._operator, args[self._first].device
-        call = operator.resolve(bind(operator, args))
+        made = operator.resolve(bind(operator, args))
         makers = [
             partial(torch.empty_strided, tuple(each.shape), each.stride(), dtype=each.dtype, device=device)
-            for each in make_outputs(call.results, "meta")  # torch.empty takes longer: shapes are given in many ways
+            for each in make_outputs(made.results, "meta")  # torch.empty takes longer: shapes are given in many ways
         ]
         known: tuple[Any, ...] = makers, None, (), None
-        if call.launch is not None:
-            launch = partial(operator.loaded.launcher(**operator.how(call)), **call.launch.attributes)
-            values = (call.launch.grid, call.launch.block, *(value for _, value in call.parameters))
-            numbered = enumerate(call.parameters, 3)
+        if made.launch is not None:
+            launch = partial(operator.loaded.launcher(**operator.how(made)), **made.launch.attributes)
+            values = (made.launch.grid, made.launch.block, *(value for _, value in made.parameters))
+            numbered = enumerate(made.parameters, 3)
             places = (number if place is None else 1 + len(values) + place for number, (place, _) in numbered)
             known = makers, launch, values, itemgetter(0, 1, 2, *places)
         if len(self._calls) >= _MOST_CALLS:

@@ -73,6 +73,7 @@ class Pointer:
         self.parameter = parameter
         self.dtype = None if known is None else _dtype_name(known.typestr)
         self._typestr = None if known is None or known.typestr == "bfloat16" else np.dtype(known.typestr).str
+        self._may_be_complex = known is None or known.typestr[0] == "c"
         self.is_constant = "const" in target.split()
 
     def convert(self, argument: Any) -> bytes:
@@ -116,18 +117,19 @@ class Pointer:
 
     def _read_tensor(self, tensor: Any) -> int:
         """Return the address of a tensor of PyTorch: to show it by the interface takes longer than a launch."""
-        if tensor.is_conj() or tensor.is_neg():
+        if tensor.is_neg() or (self._may_be_complex and tensor.is_conj()):
             case, name = ("conj", "conjugate") if tensor.is_conj() else ("neg", "negative")
             what, hint = f"the memory holds the {name} of the tensor", f"pass tensor.resolve_{case}()"
             raise argument_error(self.parameter, "conjugate", what, hint)
         if not tensor.is_cuda:
             return self._read_other(tensor)
         try:
-            address, is_contiguous = tensor.data_ptr(), tensor.is_contiguous()
+            dtype, address, is_contiguous = tensor.dtype, tensor.data_ptr(), tensor.is_contiguous()
         except Exception as error:  # such as of a sparse one
             raise self._export_error(tensor, error) from error
-        shape = () if address else tensor.shape  # which takes as long as all the rest
-        return self._check(tensor, tensor.dtype, address, False, is_contiguous, shape)
+        if address and is_contiguous and _dtype_name(dtype) == self.dtype:  # the usual case
+            return address  # type: ignore[no-any-return]
+        return self._check(tensor, dtype, address, False, is_contiguous, tensor.shape)
 
     def _read_other(self, argument: Any) -> int:
         """Return the address of None, an address, a buffer or a DLPack tensor."""

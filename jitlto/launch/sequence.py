@@ -222,10 +222,9 @@ class LaunchGraph:
         """Add a launch that runs after another one."""
         node = _check(driver.cuGraphAddKernelNode(self._graph, None, 0, parameters))
         # Of nodes, programmatic dependent launch is a property of the edge.
-        cluster, cooperative = launch.shape[-1], launch.step.cooperative
-        for name, value in make_attributes(driver.CUkernelNodeAttrValue, cluster, cooperative, False):
-            attribute = getattr(driver.CUkernelNodeAttrID, name)
-            _check(driver.cuGraphKernelNodeSetAttribute(node, attribute, value))
+        make, cooperative = driver.CUkernelNodeAttrValue, launch.step.cooperative
+        for name, value in make_attributes(make, launch.shape[-1], cooperative, False):
+            _check(driver.cuGraphKernelNodeSetAttribute(node, getattr(driver.CUkernelNodeAttrID, name), value))
         if previous is not None:
             edge = driver.CUgraphEdgeData()
             if launch.step.programmatic:

@@ -146,9 +146,9 @@ def start(
     Raises:
         LaunchError: If the driver rejects the launch.
     """
-    grid, block, cluster = shape
+    (x, y, z), (u, v, w), cluster = shape
     if cluster is None and not cooperative and not programmatic:
-        (status,) = driver.cuLaunchKernel(launcher.handle, *grid, *block, shared_memory, stream, address, 0)
+        (status,) = driver.cuLaunchKernel(launcher.handle, x, y, z, u, v, w, shared_memory, stream, address, 0)
     else:
         native = write_shape(driver.CUlaunchConfig(), shape, shared_memory)
         native.hStream, native.attrs = driver.CUstream(stream), []
@@ -160,7 +160,7 @@ def start(
         (status,) = driver.cuLaunchKernelEx(native, launcher.handle, address, 0)
     if status:
         what, where = f"the launch failed: {status.name}", launcher.chosen.kernel
-        hint = f"grid {grid}, block {block}, {shared_memory} bytes of dynamic shared memory"
+        hint = f"grid {shape[0]}, block {shape[1]}, {shared_memory} bytes of dynamic shared memory"
         raise LaunchError(what, code="launch-failed", where=where, hint=hint)
 
 

@@ -40,11 +40,6 @@ class StoreAddress:
         """The directory that the store is; None for all other kinds."""
         return Path(unquote(self.url.removeprefix("file://"))) if self.scheme == "file" else None
 
-    @property
-    def is_web(self) -> bool:
-        """Whether the store is a web server, which can neither be written nor listed."""
-        return self.scheme.startswith("http")
-
 
 def parse_store(text: str, where: str = "", *, writes: bool | None = None) -> StoreAddress:
     """Parse the address of a store.

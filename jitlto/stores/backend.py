@@ -98,7 +98,7 @@ class Backend:
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the objects whose names begin with a prefix, which ends at a ``/``."""
-        if self.address.is_web:
+        if self.address.scheme.startswith("http"):
             what, hint = "a web server cannot list what it holds", "give the address that it is written by"
             raise StoreError(what, code="store-unsupported", where=self.address.url, hint=hint)
         pages = self._call(prefix, lambda: iter(self._store.list(prefix or None)), missing_ok=False)

@@ -135,8 +135,7 @@ def signature_of(path: Path) -> Path:
 def _is_inside(name: str) -> bool:
     """Return whether a name is a normalized relative path below the manifest's directory, printable in one line."""
     plain = PurePosixPath(name)
-    parts = plain.parts
-    return str(plain) == name and bool(parts) and ".." not in parts and not plain.is_absolute() and name.isprintable()
+    return str(plain) == name != "." and ".." not in plain.parts and not plain.is_absolute() and name.isprintable()
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -154,7 +154,12 @@ class SharedStore:
         """Return the checked payloads of the entries that come in time, by key; they are read side by side."""
         self.open_soon()
         found: dict[str, bytes] = {}
-        if self._is_forked or not self._is_open_in_time():
+        if self._is_forked:
+            return found
+        begin = time.monotonic()
+        self._opened.wait(max(0.0, self._for_opening))
+        self._for_opening -= time.monotonic() - begin
+        if self._backend is None:
             return found
         replies: SimpleQueue[tuple[str, bytes | None, bool]] = SimpleQueue()
         pending, since = set(keys), time.monotonic()
@@ -197,13 +202,6 @@ class SharedStore:
             is_good = False
             self._failed(error)
         replies.put((key, payload, is_good))
-
-    def _is_open_in_time(self) -> bool:
-        """Wait until it is opened, and return whether it is."""
-        begin = time.monotonic()
-        self._opened.wait(max(0.0, self._for_opening))
-        self._for_opening -= time.monotonic() - begin
-        return self._backend is not None
 
     @property
     def _is_waited_for(self) -> bool:
@@ -304,7 +302,5 @@ def _is_denied(error: BaseException) -> bool:
     return getattr(error, "code", "") == "store-denied"
 
 
-@cache
-def _store_of(address: StoreAddress, trust: Trust, patience: float) -> SharedStore:
-    """Return the store of this process, or of the one that it was forked from: the same for the same settings."""
-    return SharedStore(address, trust, patience)
+#: The store of this process, or of the one that it was forked from: the same for the same settings.
+_store_of = cache(SharedStore)

@@ -160,6 +160,9 @@ def test_a_template_of_a_used_family_is_specialised_by_nobody_else() -> None:
     check_uses(families("", "template <class T> struct traits {};\n"))
     with raises(FamilyError, "family-use", "traits", "user.cuh:2", "second.cuh:2"):
         check_uses(families("", "template <class T> struct traits {};\n", user="template <> struct traits<int> {};\n"))
+    macro = "template <class T> struct traits {};\n#define SPECIAL(T) template <> struct traits<T> {}\n"
+    with raises(FamilyError, "family-use", "traits", "user.cuh", "second.cuh:2"):
+        check_uses(families("", macro, user="SPECIAL(int);\n"))
 
 
 def test_each_header_of_a_long_chain_is_read_once() -> None:

@@ -87,6 +87,17 @@ def test_failed_links_are_grouped_by_cause(build_family: BuildFamily) -> None:
     }
 
 
+@pytest.mark.slow
+def test_a_comparison_that_fails_is_no_link(build_family: BuildFamily) -> None:
+    # Of a source with a kernel, the LTO-IR alone tells only those functions that are called.
+    strong = "__device__ int same() { return 1; }\n"
+    files = {name: strong + text if name.endswith("jinja") else text for name, text in MINI.items()}
+    files["family.toml"] = files["family.toml"].replace('"mini"\n', '"mini"\nimages = ["ltoir"]\n', 1)
+    done = jitlto("check", build_family(files).path, "--link", "sm_90")
+    fails(done, 1, "[link-duplicate]", "for sm_75: ", "for sm_90: ")
+    assert "mini: linked 4 kernels, for sm_90: 4 of 4 links fail" in done.stdout
+
+
 def test_usage_errors_have_status_2(mini_path: Path) -> None:
     fails(jitlto("check", mini_path, "--link", "ninety"), 2, "invalid architecture")
     fails(jitlto("check", mini_path, "--link", "sm_50", "--link", "sm_98"), 2, "does not link for sm_")

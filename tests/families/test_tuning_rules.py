@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from jitlto.base.errors import FamilyError
-from jitlto.build.rendered_families import family_record
+from jitlto.build.rendered_families import RenderedFamilies, family_record
 from jitlto.database import _records as records
 from jitlto.families import declaration
 from jitlto.record.tuning import TuneRecord
@@ -62,6 +62,15 @@ def test_the_table_is_for_entrypoints_and_declares_a_choice(tmp_path: Path) -> N
         record(tmp_path, MINI | {"family.toml": toml})
     with raises(FamilyError, "family-tune", "no choice"):
         record(tmp_path, MINI | {"family.toml": MINI["family.toml"] + "[entrypoint.kern.tune]\n"})
+
+
+def test_a_default_that_no_fragment_has_is_advice(tmp_path: Path) -> None:
+    for place, (value, names) in enumerate({"twice": (), "thrice": ("mini/kern", "op_name=thrice")}.items()):
+        toml = TUNED["family.toml"].replace('"twice"', f'"{value}"')
+        path = write_family(tmp_path / str(place), TUNED | {"family.toml": toml})
+        advice = RenderedFamilies([declaration.load_family(path)]).unknown_defaults()
+        assert len(advice) == bool(names)
+        assert all(name in each for name in names for each in advice)
 
 
 def test_a_forged_record_is_refused(tmp_path: Path) -> None:

@@ -282,6 +282,17 @@ def test_without_a_graph_the_launches_are_issued_one_by_one(
     assert "CUDA_ERROR_INVALID_VALUE" in caplog.text
 
 
+def test_a_thread_without_a_context_gets_one(fake: FakeSequences, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "ensure_context", fake.driver.failing.clear)
+    for function in ("cuGraphCreate", "cuGraphLaunch", "cuStreamIsCapturing"):
+        run_all = _make(fake)
+        fake.driver.failing.add(function)
+        run_all()
+        assert [run.in_graph for run in fake.driver.take()] == [function != "cuStreamIsCapturing"] * 3
+        run_all(x=C)
+        assert [run.in_graph for run in fake.driver.take()] == [True] * 3
+
+
 def test_what_is_no_stream_is_refused(fake: FakeSequences) -> None:
     with raises(LaunchError, "launch-failed", "str"):
         jitlto.sequence("text", [])

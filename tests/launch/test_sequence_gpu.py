@@ -3,6 +3,7 @@
 import gc
 import logging
 import random
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,19 @@ def test_a_sequence_may_go_while_it_runs(kernels_path: Path) -> None:
 
 
 # --- threads, ends ---
+
+
+def test_a_thread_without_a_context_gets_one(kernels: KernelFamily) -> None:
+    from cuda.core import Device
+
+    device, host = _arrays(2)
+    step = kernels.launcher(entry="axpy").step(4, 256, 1.0, *device, N)
+    for stream in (None, Device().create_stream()):
+        thread = threading.Thread(target=jitlto.sequence(stream, [step] * 2))
+        thread.start()
+        thread.join()
+        host[1] = 2 * host[0] + host[1]
+        _check(device, host)
 
 
 def test_after_a_fork_a_sequence_is_refused_and_the_interpreter_ends_quietly(kernels_path: Path) -> None:

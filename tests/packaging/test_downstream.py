@@ -180,7 +180,6 @@ def test_an_isolated_build_takes_jitlto_and_the_toolchain_from_its_own_environme
 
 
 @slow
-@slow
 def test_an_editable_package_is_built_on_first_use_and_again_after_changes(
     author: Author, jitlto_wheel: Path, tmp_path: Path
 ) -> None:

@@ -23,7 +23,8 @@ from tests.support.store_server import faulty_store
 KILLS = 30  # a kind of store
 KEYS = 40
 
-#: Forks a writer for each line that it reads, before anything of the store's is in use, which prints its process id.
+#: Forks a writer for each line that it reads, before anything of the store's is in use, which prints its process id
+#: when it has written an entry.
 WRITERS = """
 import hashlib, os, random, signal, sys
 import cryptography.hazmat.primitives.asymmetric.ed25519, obstore
@@ -37,12 +38,14 @@ for line in sys.stdin:
     chance = random.Random(int(line))
     stores = SharedStore.from_config(Config.read(os.environ))
     stores.open_soon()
-    print(os.getpid(), flush=True)
+    told = False
     while True:
         number = chance.randrange(int(sys.argv[1]))
         payload = random.Random(number).randbytes(number * 25_000)
         stores.put("kernels", hashlib.sha256(b"%d" % number).hexdigest(), payload)
-        stores.flush(1)
+        if stores.flush(1) and not told:
+            print(os.getpid(), flush=True)
+            told = True
 """
 
 
@@ -86,7 +89,7 @@ def test_no_half_entry_is_read_after_writers_were_killed(
         process.stdin.write(f"{seed}\n")
         process.stdin.flush()
         child = int(process.stdout.readline())
-        time.sleep(chance.uniform(0.01, 0.1))
+        time.sleep(chance.uniform(0.0, 0.1))
         os.kill(child, signal.SIGKILL)
     process.stdin.close()
     process.wait()

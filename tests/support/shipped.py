@@ -47,17 +47,17 @@ ALL = "JITLTO_TEST_LINK_ALL"
 def thin(name: str, directory: Path) -> declaration.FamilyDeclaration:
     """A shipped family, of whose large groups so many fragments are left that they have all pairs of values.
 
-    What is large has LTO-IR alone: PTX takes as long again.
+    The largest, to which no caller adds code, have LTO-IR alone: PTX takes as long again.
     """
     family, groups = declaration.load_family(declaration.find_family(name)), []
     uses = tuple(thin(used.name, directory) for used in family.uses)
-    images = uses[0].images if uses else family.images
+    images = (ImageKind.LTOIR,) if name.startswith("ivf_flat") else family.images
     for group in family.groups:
         matrix, path = group.matrix, directory / f"{name}_{group.name}.json"
         if matrix and (loaded := load_matrix(matrix)).count > MANY:
             combinations = [{key: str(value) for key, value in each.items()} for each in loaded.combinations()]
             path.write_text(json.dumps([combinations[place] for place in choose_cover(combinations, 2)[0]]))
-            matrix, images = path, (ImageKind.LTOIR,)
+            matrix = path
         groups.append(replace(group, matrix=matrix))
     return replace(family, groups=tuple(groups), uses=uses, images=images)
 

@@ -16,7 +16,7 @@ from tests.support import transport_reference as reference
 
 Simulate = Callable[[Problem, Run], Tallies]
 
-_PARTICLES = 100_003  # a prime: no multiple of a batch or a block
+_PARTICLES = 50_021  # a prime: no multiple of a batch or a block
 _RUN = Run(_PARTICLES, seed=20_260_131)
 
 

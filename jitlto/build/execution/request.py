@@ -12,7 +12,7 @@ from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.headers import name_source
 from jitlto.compile.signatures import find_parameters
 from jitlto.families.templates import RenderedSource
-from jitlto.record.fragment import FragmentKey, Role
+from jitlto.record.fragment import FragmentKey
 from jitlto.record.headers import Source, split_leading_includes
 
 
@@ -60,7 +60,7 @@ class CompileRequest:
 
     def name_parameters(self, compiled: CompiledSource) -> CompiledSource:
         """The compiled source with what its text tells of kernels: parameters' names, and types of ``extern "C"``."""
-        if self.rendered.group.role is not Role.ENTRYPOINT:
+        if not compiled.kernels:  # whatever the group's role is, which the cache does not know
             return compiled
         source, kernels = self.own_closure, ((name, len(sizes)) for name, sizes in compiled.kernels)
         parameters = dict(compiled.parameters)

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, TypeVar
 
 from jitlto.base.errors import JitltoError, ToolchainError
@@ -104,14 +104,9 @@ def result_of(future: Future[T]) -> T:
         raise WorkerDied(what, hint=hint) from error
 
 
-@lru_cache(maxsize=4096)  # most sets share most of them
-def _compress(content: bytes) -> bytes:
-    return zlib.compress(content, 1)
-
-
-@lru_cache(maxsize=4096)
-def _decompress(packed: bytes) -> bytes:
-    return zlib.decompress(packed)
+# Of headers: most sets share most of them.
+_compress = lru_cache(maxsize=4096)(partial(zlib.compress, level=1))
+_decompress = lru_cache(maxsize=4096)(zlib.decompress)
 
 
 def _load_compiler(name: str) -> None:

@@ -58,17 +58,16 @@ class DatabaseFile(Frozen):
             RegistryError: If it does not hold it.
             DatabaseError: If it is only a part of a sharded build.
         """
-        contents = self.contents.families.get(family)
-        if contents is None or self.contents.part is not None:
-            if self.contents.part is not None:
-                from jitlto.database import MERGE_HINT
+        if self.contents.part is not None:
+            from jitlto.database import MERGE_HINT
 
-                raise DatabaseError(
-                    f"database is {self.contents.part} of a build: its kernels lack fragments",
-                    code="database-part",
-                    where=str(self.path),
-                    hint=MERGE_HINT,
-                )
+            raise DatabaseError(
+                f"database is {self.contents.part} of a build: its kernels lack fragments",
+                code="database-part",
+                where=str(self.path),
+                hint=MERGE_HINT,
+            )
+        if family not in self.contents.families:
             known = sorted(self.contents.families)
             raise RegistryError(
                 f"database holds no family {family!r}",
@@ -76,7 +75,7 @@ class DatabaseFile(Frozen):
                 where=str(self.path),
                 hint=f"{suggest(family, known)} it holds {', '.join(known) or 'none'}".lstrip(),
             )
-        return contents
+        return self.contents.families[family]
 
     def open(self) -> FragmentDatabase:
         """Open the database.

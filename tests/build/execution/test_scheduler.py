@@ -155,6 +155,15 @@ def test_damaged_entries_are_made_again(make: Make, cache: Cache) -> None:
 
 
 @pytest.mark.slow
+def test_a_kernel_that_was_declared_a_device_function_has_its_parameters_names_afterwards(make: Make) -> None:
+    toml = MINI["family.toml"].replace('params = ["{{data_type}}* x", "unsigned n"]\n', "")
+    with raises(BuildError, "build-unexpected-kernel", "kern"):
+        make(changed(family__toml=toml.replace("[entrypoint.kern]", "[device.kern]")))
+    kernels = [each for each in make(changed(family__toml=toml)).fragments if each.entry]
+    assert {tuple(parameter.name for parameter in each.signature) for each in kernels} == {("x", "n")}
+
+
+@pytest.mark.slow
 def test_an_include_that_cannot_be_told_names_template_combination_and_line(make: Make) -> None:
     files = {"op.cu.jinja": MINI["op.cu.jinja"] + "#include __FILE__\n"}
     line = files["op.cu.jinja"].count("\n")
