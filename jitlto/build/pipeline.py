@@ -120,10 +120,8 @@ def build(
             raise _explain_all(scheduler, compiler)
         proofs = Proofs(cache.store if cache else None)
         known = proofs.key("interfaces", repr(sources.records), *((str(r.key), r.cache_key) for r in scheduler.sources))
-        interfaces = None
-        if shard or not proofs.has(known):
-            own = {family.name: family.own_interfaces for family in sources.families}
-            interfaces = InterfaceProof(scheduler.sources, compiler, own)
+        own, is_known = {f.name: f.own_interfaces for f in sources.families}, proofs.has(known) and not shard
+        interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, own)
         sources.check_settings()
         observer.phase("check")
         fragments.sort(key=lambda fragment: fragment.key)
