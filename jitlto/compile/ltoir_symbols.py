@@ -12,12 +12,12 @@ from jitlto.base.errors import LinkError, ToolchainError
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
-from jitlto.cuda.ptx import ANCHOR, Module, parse_ptx
+from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.record.fragment import SymbolKind
 
 _FLAGS = ("-lto", "-O0")
 # Static functions, those of unnamed namespaces, and static variables of inline functions.
-_INTERNAL = re.compile(rf"_INTERNAL_|_GLOBAL__N_|^_ZZ|\$|^{ANCHOR}")
+_INTERNAL = re.compile(r"_INTERNAL_|_GLOBAL__N_|^_ZZ|\$")
 
 
 def can_read(compiler: Version) -> bool:
@@ -31,8 +31,8 @@ def can_read(compiler: Version) -> bool:
 def read_modules(ltoir: Mapping[Architecture, bytes]) -> list[Module] | None:
     """Return the modules of LTO-IR: what it provides and requires, without code.
 
-    Of functions beside a kernel only those that the kernel calls are listed, and as weak ones, since nvJitLink does not
-    say.
+    Of functions beside a kernel only those of C++ that the kernel calls are listed, and as weak ones, since nvJitLink
+    does not say. Those of C may be NVRTC's own, such as ``fmaf``.
 
     Args:
         ltoir: Bare LTO-IR of one source, by architecture, of a compiler that it :func:`can_read`.
@@ -50,7 +50,8 @@ def read_modules(ltoir: Mapping[Architecture, bytes]) -> list[Module] | None:
         listed = {name: replace(d, text="") for name, d in module.declarations.items()}
         if not any(d.defined and d.kind is SymbolKind.KERNEL for d in listed.values()):
             return None
-        helpers = [d for d in listed.values() if d.defined and not d.linkage and d.kind is SymbolKind.FUNCTION]
-        listed |= {d.name: replace(d, linkage="weak") for d in helpers if not _INTERNAL.search(d.name)}
+        helpers = [d for d in listed.values() if d.defined and not d.linkage and d.name.startswith("_Z")]
+        functions = (d for d in helpers if d.kind is SymbolKind.FUNCTION and not _INTERNAL.search(d.name))
+        listed |= {d.name: replace(d, linkage="weak") for d in functions}
         modules.append(replace(module, declarations=listed))
     return modules
