@@ -12,6 +12,7 @@ from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution import transport
 from jitlto.compile.compiler import CompileJob
 from jitlto.compile.nvrtc_program import program_name
+from jitlto.compile.snapshot import LEAST_SHARERS
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
@@ -56,7 +57,8 @@ class InterfaceCompiler:
         key = config.key(source, f"{_KIND} {_REVISION}")
         if key not in self._asked:
             tool = config.toolchain
-            job = CompileJob(tool.name, tool.identify(()), source, config.architectures, config.options, ())
+            how = config.architectures, config.options, ()
+            job = CompileJob(tool.name, tool.identify(()), source, *how, sharers=LEAST_SHARERS)
             self._asked[key] = functools.cache(self._start(key, job))
         return self._asked[key]
 

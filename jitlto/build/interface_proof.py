@@ -165,6 +165,12 @@ class _Probe:
         return (name for name in self.lines.values() if name not in found and not _is_structor(name))
 
 
+def read_interfaces(compiler: InterfaceCompiler, config: CompileConfig) -> None:
+    """Begin to compile the interfaces, without symbols: what is asked of them later continues where these are read."""
+    if config.interfaces:
+        _Probe(compiler, config, config.interfaces[::-1])
+
+
 def find_broken(compiler: InterfaceCompiler, config: CompileConfig, interfaces: Sequence[str]) -> BuildError | None:
     """Return what is wrong with the first interface that does not compile alone; None if each of them does.
 

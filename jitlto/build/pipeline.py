@@ -1,9 +1,10 @@
 """The whole build: load, render, compile, assemble, validate, write."""
 
+import functools
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,13 +23,14 @@ from jitlto.build.execution.scheduler import Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.findings import compile_failure, describe_causes, group_findings
 from jitlto.build.interface_compiler import InterfaceCompiler
-from jitlto.build.interface_proof import InterfaceProof, find_broken
+from jitlto.build.interface_proof import InterfaceProof, find_broken, read_interfaces
 from jitlto.build.interfaces import check_interfaces, interface_texts, own_texts
 from jitlto.build.proofs import Proofs
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
-from jitlto.compile.compiler import CompiledSource
+from jitlto.compile.compiler import CompiledSource, CompileResult
 from jitlto.compile.sides import explain
+from jitlto.compile.snapshot import LEAST_SHARERS
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
@@ -112,10 +114,16 @@ def build(
         if (pool := executor) is None:  # processes of this build, which end with it
             pool = ProcessExecutor(jobs or default_jobs())
             stack.callback(pool.shutdown, cancel_futures=True)
-        compile_ = partial(transport.submit, pool, run=transport.compile_job)
+        compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
+        read = functools.cache(partial(read_interfaces, compiler))
+
+        def compile_(request: CompileRequest, sharers: int) -> Future[CompileResult]:
+            if sharers >= LEAST_SHARERS:  # read beside the fragments, they are not waited for when these are done
+                read(request.config)
+            return transport.submit(pool, request.job(sharers), run=transport.compile_job)
+
         scheduler = Scheduler(compile_, cache, observer, begin, accept, keep_going=keep_going)
         scheduler.run(_announce(sources, shard, observer))
-        compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
         if scheduler.failures:
             raise _explain_all(scheduler, compiler)
         proofs = Proofs(cache.store if cache else None)

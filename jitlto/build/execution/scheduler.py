@@ -16,7 +16,7 @@ from jitlto.build.execution import transport
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.workers import WorkerDied
-from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult
+from jitlto.compile.compiler import CompiledSource, CompileResult
 from jitlto.families.templates import RenderedSource
 
 
@@ -44,7 +44,7 @@ def _count_templates(text: bytes) -> int:
 class Scheduler:
     """Finds or compiles the sources of one build."""
 
-    submit: Callable[[CompileJob], Future[CompileResult]]
+    submit: Callable[[CompileRequest, int], Future[CompileResult]]  # with the number of sharers of its job
     cache: Cache | None  # where compiled sources are looked up and stored
     observer: Observer  # notified of each request once: cached, compiled or failed
     begin: float  # time.perf_counter() at the start of the build
@@ -73,7 +73,7 @@ class Scheduler:
                 missing = self._look_up(batch)
                 sharers = Counter(task.requests[0].head for task in missing)
                 for task in missing:
-                    self._running[self.submit(task.requests[0].job(sharers[task.requests[0].head]))] = task
+                    self._running[self.submit(task.requests[0], sharers[task.requests[0].head])] = task
                 self._finish_all(future for future in list(self._running) if future.done())
                 if self._is_over:
                     return
