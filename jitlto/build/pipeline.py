@@ -4,7 +4,7 @@ import functools
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,9 +28,8 @@ from jitlto.build.interfaces import check_interfaces, interface_texts, own_texts
 from jitlto.build.proofs import Proofs
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
-from jitlto.compile.compiler import CompiledSource, CompileResult
+from jitlto.compile.compiler import CompiledSource
 from jitlto.compile.sides import explain
-from jitlto.compile.snapshot import LEAST_SHARERS
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
@@ -94,14 +93,9 @@ def build(
         JitltoError: The first failure; a BuildError for several.
     """
     begin, output = time.perf_counter(), Path(output)
-    for value, expected in ((executor, Executor), (cache, Cache), (shard, Shard)):
-        check_type(value, (expected, NoneType), f"expected a {expected.__name__}")
-    if not output.parent.is_dir():
-        what = f"the directory {output.parent} does not exist"
-        raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
+    _check_arguments(output, executor, cache, shard)
     observer.phase("render")
     sources = families if isinstance(families, RenderedFamilies) else RenderedFamilies(families)
-    writer.check_writable(output)
     fragments: list[Fragment] = []
     blobs: dict[str, bytes] = {}
 
@@ -115,14 +109,9 @@ def build(
             pool = ProcessExecutor(jobs or default_jobs())
             stack.callback(pool.shutdown, cancel_futures=True)
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
+        compile_ = partial(transport.submit, pool, run=transport.compile_job)
         read = functools.cache(partial(read_interfaces, compiler))
-
-        def compile_(request: CompileRequest, sharers: int) -> Future[CompileResult]:
-            if sharers >= LEAST_SHARERS:  # read beside the fragments, they are not waited for when these are done
-                read(request.config)
-            return transport.submit(pool, request.job(sharers), run=transport.compile_job)
-
-        scheduler = Scheduler(compile_, cache, observer, begin, accept, keep_going=keep_going)
+        scheduler = Scheduler(compile_, read, cache, observer, begin, accept, keep_going=keep_going)
         scheduler.run(_announce(sources, shard, observer))
         if scheduler.failures:
             raise _explain_all(scheduler, compiler)
@@ -143,9 +132,7 @@ def build(
                 )
             finally:  # its errors say more than that kernels do not plan
                 if interfaces:
-                    faults = interfaces.faults()
-                    for record in (each.with_used(sources.records) for each in records):
-                        check_interfaces(record, record.select(fragments), faults, sources.origin, sources.show)
+                    _check_interfaces(sources, fragments, interfaces)
                     proofs.add(known)
 
         observer.phase("write")
@@ -153,6 +140,21 @@ def build(
     use = _finish(cache, scheduler, begin)
     seconds = time.perf_counter() - begin
     return BuildReport(output, digest, tuple(fragments), scheduler.compiled, tuple(dict.fromkeys(advice)), seconds, use)
+
+
+def _check_arguments(output: Path, executor: Executor | None, cache: Cache | None, shard: Shard | None) -> None:
+    for value, expected in ((executor, Executor), (cache, Cache), (shard, Shard)):
+        check_type(value, (expected, NoneType), f"expected a {expected.__name__}")
+    if not output.parent.is_dir():
+        what = f"the directory {output.parent} does not exist"
+        raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
+    writer.check_writable(output)
+
+
+def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], interfaces: InterfaceProof) -> None:
+    faults = interfaces.faults()
+    for record in (each.with_used(sources.records) for each in sources.records.values()):
+        check_interfaces(record, record.select(fragments), faults, sources.origin, sources.show)
 
 
 def _part(shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: list[str]) -> PartRecord:

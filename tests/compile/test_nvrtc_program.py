@@ -101,7 +101,7 @@ def test_sources_with_one_head_have_internal_symbols_of_their_own() -> None:
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
 def test_internal_symbols_are_apart_even_if_their_names_are_equal(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A linked kernel carries these names, so they are short; chance could make two programs' equal."""
-    monkeypatch.setattr(nvrtc, "_name_program", lambda _: "equal.cu")
+    monkeypatch.setattr(nvrtc, "program_name", lambda _: "equal.cu")
     texts = [STATIC.replace("FACTOR", factor) for factor in ("1003", "1005")]
     texts = [texts[0], texts[1].replace("visible", "other"), CALLER]
     inputs = []

@@ -12,11 +12,13 @@ from functools import lru_cache
 
 from jitlto.base.errors import CompileError, JitltoError
 from jitlto.build.cache.cache import Cache, Layer, Unit
+from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution import transport
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.workers import WorkerDied
-from jitlto.compile.compiler import CompiledSource, CompileResult
+from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult
+from jitlto.compile.snapshot import LEAST_SHARERS
 from jitlto.families.templates import RenderedSource
 
 
@@ -44,7 +46,9 @@ def _count_templates(text: bytes) -> int:
 class Scheduler:
     """Finds or compiles the sources of one build."""
 
-    submit: Callable[[CompileRequest, int], Future[CompileResult]]  # with the number of sharers of its job
+    submit: Callable[[CompileJob], Future[CompileResult]]
+    #: Begins to read the interfaces of what is compiled, which would be waited for when the fragments are done.
+    read: Callable[[CompileConfig], object]
     cache: Cache | None  # where compiled sources are looked up and stored
     observer: Observer  # notified of each request once: cached, compiled or failed
     begin: float  # time.perf_counter() at the start of the build
@@ -73,7 +77,10 @@ class Scheduler:
                 missing = self._look_up(batch)
                 sharers = Counter(task.requests[0].head for task in missing)
                 for task in missing:
-                    self._running[self.submit(task.requests[0], sharers[task.requests[0].head])] = task
+                    request = task.requests[0]
+                    if sharers[request.head] >= LEAST_SHARERS:
+                        self.read(request.config)
+                    self._running[self.submit(request.job(sharers[request.head]))] = task
                 self._finish_all(future for future in list(self._running) if future.done())
                 if self._is_over:
                     return
