@@ -18,7 +18,7 @@ from jitlto.launch import core as core_module
 from jitlto.launch import dispatcher
 from jitlto.packaging.hooks.extension import SOURCE, ExtensionError, compile_extension
 from jitlto.runtime.family import KernelFamily
-from jitlto.tuning import best
+from jitlto.tuning import best, devices
 from tests.support.process import ROOT
 
 #: More flags for the compiler, for a run under a sanitizer.
@@ -68,9 +68,13 @@ def build(directory: Path, *flags: str) -> Path:
 def use(monkeypatch: pytest.MonkeyPatch, core: ModuleType | None) -> None:
     """Have families, and whatever chooses launchers, ask a core, or none, if they are made from now on."""
     monkeypatch.setattr(core_module, "extension", lambda: core)
-    for owner, name in ((KernelFamily, "launcher"), (plain_class(dispatcher.Dispatcher), "__call__")):
+    for owner, name, place in (
+        (KernelFamily, "launcher", lambda: device.kind()),
+        (plain_class(dispatcher.Dispatcher), "__call__", lambda: device.kind()),
+        (plain_class(best.Chooser), "__call__", lambda: 0 if devices.are_alike() else device.current().device_id + 1),
+    ):
         method = vars(owner)[name].__wrapped__
-        made = core_module.remembered(lambda: device.kind())(method)
+        made = core_module.remembered(place)(method)
         if core is not None:
             made.__set_name__(owner, name)
         monkeypatch.setattr(owner, name, made)
