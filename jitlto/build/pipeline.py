@@ -116,7 +116,7 @@ def build(
         if scheduler.failures:
             raise _explain_all(scheduler, compiler)
         proofs = Proofs(cache.store if cache else None)
-        known = proofs.key("interfaces", repr(sources.records), *((str(r.key), r.cache_key) for r in scheduler.sources))
+        known = proofs.key("headers", repr(sources.records), sorted(f"{r.key}{r.cache_key}" for r in scheduler.sources))
         own, is_known = {f.name: f.own_interfaces for f in sources.families}, proofs.has(known) and not shard
         interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, own)
         sources.check_settings()
