@@ -116,7 +116,7 @@ def build(
         if scheduler.failures:
             raise _explain_all(scheduler, compiler)
         proofs = Proofs(cache.store if cache else None)
-        known = proofs.key("headers", repr(sources.records), sorted(f"{r.key}{r.cache_key}" for r in scheduler.sources))
+        known = proofs.key("interfaces", repr(sources.records), scheduler.keys)
         own, is_known = {f.name: f.own_interfaces for f in sources.families}, proofs.has(known) and not shard
         interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, own)
         sources.check_settings()
@@ -152,6 +152,7 @@ def _check_arguments(output: Path, executor: Executor | None, cache: Cache | Non
 
 
 def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], interfaces: InterfaceProof) -> None:
+    """Check each family with the fragments of those that it uses; errors as of :func:`check_interfaces`."""
     faults = interfaces.faults()
     for record in (each.with_used(sources.records) for each in sources.records.values()):
         check_interfaces(record, record.select(fragments), faults, sources.origin, sources.show)

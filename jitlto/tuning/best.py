@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import LinkError, PlanError
 from jitlto.base.frozen import Shared
-from jitlto.cuda import device
 from jitlto.launch.core import Answers, called, remembered
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.record.tuning import Block, TuneRecord, Variant
@@ -58,7 +57,7 @@ class Chooser(Shared):
         """Be made again, in another process, by its family."""
         return getattr, (self._family, "best")
 
-    @remembered(lambda: 0 if devices.are_alike() else device.current().device_id + 1)
+    @remembered(devices.place)
     def __call__(self, **problem: object) -> Best:
         """Return the best variant for a problem: its sizes and parameters.
 

@@ -24,6 +24,15 @@ def are_alike() -> bool:
     return len({_kind(int(each.device_id)) for each in libraries.Device.get_all_devices()}) == 1
 
 
+def place() -> int:
+    """Return 0 if all devices are of one kind, else a number of the current one.
+
+    Raises:
+        NoDeviceError: If there is none.
+    """
+    return 0 if are_alike() else device.current().device_id + 1
+
+
 @cache
 def _kind(ordinal: int) -> str:
     found = libraries.Device(ordinal)

@@ -71,7 +71,7 @@ def use(monkeypatch: pytest.MonkeyPatch, core: ModuleType | None) -> None:
     for owner, name, place in (
         (KernelFamily, "launcher", lambda: device.kind()),
         (plain_class(dispatcher.Dispatcher), "__call__", lambda: device.kind()),
-        (plain_class(best.Chooser), "__call__", lambda: 0 if devices.are_alike() else device.current().device_id + 1),
+        (plain_class(best.Chooser), "__call__", devices.place),
     ):
         method = vars(owner)[name].__wrapped__
         made = core_module.remembered(place)(method)
