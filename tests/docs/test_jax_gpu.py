@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from jitlto import KernelFamily, jax_call
+from tests.support.lazy import Lazy
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 pytestmark = pytest.mark.gpu
-jax = pytest.importorskip("jax", reason="JAX is not installed")
-example = pytest.importorskip("docs.examples.jax_calls")
+jax, example = Lazy("jax"), Lazy("docs.examples.jax_calls")
 
 
 @pytest.fixture

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from jitlto import KernelFamily, Operator, torch_operator
+from tests.support.lazy import Lazy
 from tests.support.operators import CpuBackend, CpuFamily, Reader
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-example = pytest.importorskip("docs.examples.pytorch")
-
-
-from jitlto.frameworks import torch_operator as module  # noqa: E402
+torch, example = Lazy("torch"), Lazy("docs.examples.pytorch")
+module = Lazy("jitlto.frameworks.torch_operator")
 
 
 def _nearest(read: Reader, dataset: Any, queries: Any, indices: Any, distances: Any, *sizes: Any) -> None:

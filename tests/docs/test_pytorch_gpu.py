@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from jitlto import KernelFamily, torch_operator
+from tests.support.lazy import Lazy
 from tests.support.search_reference import pack_bitset, reference
 
 pytestmark = pytest.mark.gpu
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-example = pytest.importorskip("docs.examples.pytorch")
+torch, example = Lazy("torch"), Lazy("docs.examples.pytorch")
 
 
 @pytest.fixture

@@ -14,15 +14,13 @@ from jitlto.database import FragmentDatabase
 from jitlto.runtime.family import KernelFamily
 from tests.support import launch_core
 from tests.support.families import built
+from tests.support.lazy import Lazy
 from tests.support.operators import FAMILY, declare
 from tests.support.process import output_of
 
 pytestmark = pytest.mark.gpu
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other tests use the GPU too
-jax = pytest.importorskip("jax", reason="JAX is not installed")
-
-
-from jitlto.frameworks import jax_call as module  # noqa: E402
+jax, module = Lazy("jax"), Lazy("jitlto.frameworks.jax_call")
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,10 @@ import pytest
 from jitlto import Array, Flag, Launch, Operator, Output, Scalar, torch_operator
 from jitlto.base.errors import OperatorError
 from tests.support.errors import raises
+from tests.support.lazy import Lazy
 from tests.support.operators import CpuBackend, CpuFamily, declare
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-
-from jitlto.frameworks import torch_operator as module  # noqa: E402
-from jitlto.frameworks.torch_kernel import Implementation  # noqa: E402
-from jitlto.frameworks.torch_operator import schema  # noqa: E402
+torch, module = Lazy("torch"), Lazy("jitlto.frameworks.torch_operator")
 
 _namespaces = (f"jitlto_test{number}" for number in itertools.count())
 
@@ -116,7 +112,7 @@ def test_calls_that_do_not_fit_the_declaration_are_errors(world: World) -> None:
 
 
 def test_tensors_on_another_device_are_refused(world: World) -> None:
-    call = Implementation(world.declared["accumulate"], world.backend).call
+    call = module.Implementation(world.declared["accumulate"], world.backend).call
     with raises(OperatorError, "operator-call", "x", "meta", where="::accumulate", hint="cpu"):
         call(torch.zeros(3), torch.empty(3, device="meta"))
     with torch._subclasses.FakeTensorMode(), raises(OperatorError, "operator-call", "x", "meta", hint="cpu"):
@@ -196,7 +192,7 @@ def test_the_schema_has_mutations_defaults_and_symbols() -> None:
         lambda _: Launch(1, 1),
         ("x",),
     )
-    text = schema(operator)
+    text = module.schema(operator)
     assert text == (
         "op(Tensor(a0!) x, SymInt size, Tensor(a2!)? y=None, Scalar? factor=None, bool deep=False, int k=3, "
         'str mode="say \\"a\\\\b\\"") -> (Tensor, Tensor)'
@@ -251,11 +247,9 @@ def test_compiled_code_has_no_graph_break_and_the_same_numbers(world: World, com
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
-@pytest.mark.skipif(
-    torch.cuda.is_available() and torch.__version__ < "2.12",
-    reason="PyTorch 2.11 crashes while it loads such a package",
-)
 def test_a_package_that_was_compiled_ahead_calls_the_operator(world: World, tmp_path: Path) -> None:
+    if torch.cuda.is_available() and torch.__version__ < "2.12":
+        pytest.skip("PyTorch 2.11 crashes while it loads such a package")
     square = world.square
 
     class Model(torch.nn.Module):  # type: ignore[misc]

@@ -12,13 +12,11 @@ from jitlto.base.errors import OperatorError
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import built
+from tests.support.lazy import Lazy
 from tests.support.operators import FAMILY, declare
 
 pytestmark = pytest.mark.gpu
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-
-from jitlto.frameworks import torch_kernel  # noqa: E402
+torch, torch_kernel = Lazy("torch"), Lazy("jitlto.frameworks.torch_kernel")
 
 _namespaces = (f"jitlto_gpu_test{number}" for number in itertools.count())
 

@@ -12,14 +12,10 @@ import pytest
 from jitlto import Array, Backward, Operator, Scalar, torch_operator
 from jitlto.base.errors import OperatorError
 from tests.support.errors import raises
+from tests.support.lazy import Lazy
 from tests.support.operators import CpuBackend, CpuFamily, declare
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-pytest.importorskip("torch._dynamo.testing")
-
-
-from jitlto.frameworks import torch_operator as module  # noqa: E402
+torch, module = Lazy("torch"), Lazy("jitlto.frameworks.torch_operator")
 
 _namespaces = (f"jitlto_transforms{number}" for number in itertools.count())
 
@@ -183,7 +179,7 @@ def test_a_float_may_vary_in_compiled_code(
     def model(x: Any, factor: float) -> Any:
         return operator(x * factor, factor + 0.5) if arithmetic else operator(x, factor)
 
-    counter = torch._dynamo.testing.CompileCounterWithBackend(backend)
+    counter = pytest.importorskip("torch._dynamo.testing").CompileCounterWithBackend(backend)
     compiled = torch.compile(model, backend=counter, fullgraph=True)
     for factor in (1.0, 2.0, 3.0, -0.0, 7.5, 3.0):
         torch.testing.assert_close(compiled(rows(), factor), model(rows(), factor))

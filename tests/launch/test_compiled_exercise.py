@@ -39,13 +39,13 @@ def test_random_launches_are_those_of_the_model() -> None:
 def test_no_launch_accesses_memory_that_is_not_its_own(tmp_path: Path) -> None:
     flags = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
     try:
-        launch_core.build(tmp_path, *flags)
+        compiled = launch_core.build(tmp_path, *launch_core.WARNINGS, *flags)
     except launch_core.ExtensionError as error:
         pytest.skip(f"the compiler has no sanitizers: {str(error).splitlines()[-1]}")
     preload = [_runtime(name) for name in ("libasan.so", "libubsan.so")]
     variables = {"LD_PRELOAD": " ".join(preload), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
     for more in ((), ("--collect",)):
-        exercise(sys.executable, PROGRAM, "--seconds=1", f"--flags={' '.join(flags)}", *more, **variables)
+        exercise(sys.executable, PROGRAM, "--seconds=1", f"--core={compiled}", *more, **variables)
     # The tests themselves too, with NumPy and the objects of other libraries.
     tests = (
         "test_signature.py",
@@ -58,7 +58,7 @@ def test_no_launch_accesses_memory_that_is_not_its_own(tmp_path: Path) -> None:
     named = "compiled or test_signature or test_cleared or test_lookup"
     options = ("-n0", "-q", "-x", "-s", "-m", "not slow", "-p", "no:cacheprovider", "-k", named)
     paths = [ROOT / "tests/launch" / name for name in tests]
-    variables[launch_core.FLAGS] = " ".join(flags)
+    variables[launch_core.COMPILED] = str(compiled)
     exercise(sys.executable, "-m", "pytest", *options, *paths, **variables)
 
 
@@ -73,7 +73,6 @@ def _runtime(name: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", INTERPRETERS)
 def test_it_works_under_other_interpreters(name: str, tmp_path: Path) -> None:
-    launch_core.build(tmp_path)  # skips without a compiler
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"there is no {name}")
@@ -81,6 +80,7 @@ def test_it_works_under_other_interpreters(name: str, tmp_path: Path) -> None:
                             capture_output=True, text=True, check=False)  # fmt: skip
     if answer.returncode or not Path(answer.stdout.strip(), "Python.h").is_file():
         pytest.skip(f"{name} does not run, or has no Python.h")
+    launch_core.build(tmp_path)  # skips without a compiler
     printed = exercise(found, PROGRAM)
     exercise(found, PROGRAM, "--collect", "--seconds", "0")
     assert "signatures" in printed

@@ -374,12 +374,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--flags", default="", help="for the compiler")
+    parser.add_argument("--core", type=Path, help="the core, compiled")
     parser.add_argument("--collect", action="store_true", help="collect garbage at every call")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        hook = load(HOOK, "extension")
-        path = hook.compile_extension(ROOT / hook.SOURCE, Path(directory), ["-UNDEBUG", "-Wall", "-Wextra", "-Werror",
-                                      "-Wno-missing-field-initializers", *options.flags.split()])  # fmt: skip
+        path = options.core
+        if path is None:
+            hook = load(HOOK, "extension")
+            flags = ["-UNDEBUG", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
+            path = hook.compile_extension(ROOT / hook.SOURCE, Path(directory), [*flags, *options.flags.split()])
         core = load(path, "_launch")
         if options.collect:
             gc.set_threshold(1, 1, 1)

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from jitlto.base.types import Parameter, find_scalar
-from jitlto.frameworks import jax_call
 from jitlto.frameworks.parts import Launch
 from tests.support import launch_core
 from tests.support.launchers import NativeConfig
+from tests.support.lazy import Lazy
 from tests.support.operators import KERNELS, Reader
+
+jax_call = Lazy("jitlto.frameworks.jax_call")
 
 _SIGNATURES = {
     "square": "T const* x, T* y, long long n, double factor",

@@ -21,25 +21,18 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.tuning import best, devices
 from tests.support.process import ROOT
 
-#: More flags for the compiler, for a run under a sanitizer.
-FLAGS = "JITLTO_TEST_CORE_FLAGS"
+#: The core, compiled by another process: one for a run under a sanitizer.
+COMPILED = "JITLTO_TEST_CORE"
 NAME = "jitlto.launch._launch"
+#: Quickly, with the assertions of Python's headers, and warnings as errors.
+WARNINGS = ("-O1", "-UNDEBUG", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror")
 
 
 @cache
 def core() -> ModuleType:
-    """Build it, quickly and with its warnings as errors, and load it; skips where there is no C compiler."""
+    """Build it, unless another process has, and load it; skips where there is no C compiler."""
     with temporary_directory("jitlto-test-") as directory:
-        path = build(
-            Path(directory),
-            "-O1",
-            "-UNDEBUG",  # with the assertions of Python's headers
-            "-Wall",
-            "-Wextra",
-            "-Wno-missing-field-initializers",
-            "-Werror",
-            *os.environ.get(FLAGS, "").split(),
-        )
+        path = Path(os.environ.get(COMPILED) or build(Path(directory), *WARNINGS))
         spec = spec_from_file_location(NAME, path, loader=ExtensionFileLoader(NAME, str(path)))
         assert spec is not None
         module = module_from_spec(spec)

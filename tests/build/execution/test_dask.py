@@ -33,27 +33,26 @@ from jitlto.record.headers import Source
 from tests.support.compiled import forms
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
+from tests.support.lazy import Lazy
 
-dask = pytest.importorskip("distributed", reason="the package distributed is not installed")
+dask = Lazy("distributed")
 
 ROOT = Path(jitlto.__file__).parent.parent
 
 
 @contextlib.contextmanager
-def started(workers: int = 2) -> Iterator[Any]:
+def started(workers: int = 2, *, processes: bool = True) -> Iterator[Any]:
     """A cluster."""
     with dask.LocalCluster(
-        processes=True, n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        processes=processes,
+        protocol="tcp",
+        n_workers=workers,
+        threads_per_worker=1,
+        dashboard_address=None,
+        silence_logs=50,
     ) as made:
         if workers:
             made.wait_for_workers(workers)
-        yield made
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """A cluster for tests that leave it as it is."""
-    with started() as made:
         yield made
 
 
@@ -69,13 +68,7 @@ def connected(cluster: Any) -> Iterator[DaskExecutor]:
 
 
 @pytest.fixture
-def executor(cluster: Any) -> Iterator[DaskExecutor]:
-    with connected(cluster) as made:
-        yield made
-
-
-@pytest.fixture
-def doomed() -> Iterator[DaskExecutor]:
+def executor() -> Iterator[DaskExecutor]:
     """An executor with a cluster of its own, whose workers may be killed."""
     with started() as cluster, connected(cluster) as made:
         yield made
@@ -97,24 +90,25 @@ def jobs(count: int, identity: str | None = None) -> list[CompileJob]:
 
 
 @pytest.mark.slow
-def test_a_worker_killed_in_mid_build_costs_only_time(doomed: DaskExecutor) -> None:
+def test_a_worker_killed_in_mid_build_costs_only_time(executor: DaskExecutor) -> None:
     with ProcessExecutor(2) as local:
         submitted = [transport.submit(local, job, compile_job) for job in jobs(24)]
         here = [future.result(timeout=120).compiled for future in submitted]
-    pids = list(doomed._client.run(os.getpid).values())
-    futures = [transport.submit(doomed, job, compile_job) for job in jobs(24)]
+    pids = list(executor._client.run(os.getpid).values())
+    futures = [transport.submit(executor, job, compile_job) for job in jobs(24)]
     wait(futures, timeout=60, return_when=FIRST_COMPLETED)
     assert not all(future.done() for future in futures)
     os.kill(pids[0], signal.SIGKILL)
     assert [future.result(timeout=120).compiled for future in futures] == here
 
 
-def test_closing_leaves_the_cluster_as_it_is(cluster: Any) -> None:
-    for _ in range(2):
-        with connect(url(cluster)) as executor:
-            assert executor.submit(pow, 2, 5).result(timeout=60) == 32
-            assert executor.submit(int, "20", base=3).result(timeout=60) == 6
-    assert len(cluster.scheduler_info["workers"]) == 2
+def test_closing_leaves_the_cluster_as_it_is() -> None:
+    with started(processes=False) as cluster:
+        for _ in range(2):
+            with connect(url(cluster)) as executor:
+                assert executor.submit(pow, 2, 5).result(timeout=60) == 32
+                assert executor.submit(int, "20", base=3).result(timeout=60) == 6
+        assert len(cluster.scheduler_info["workers"]) == 2
 
 
 class _Worker:
