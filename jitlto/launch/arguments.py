@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jitlto.base.errors import ArgumentError
-from jitlto.base.types import Parameter, Scalar, find_scalar
+from jitlto.base.types import Parameter, Scalar, argument_error, find_scalar, range_error, type_error
 from jitlto.cuda.libraries import driver
-from jitlto.launch.argument_errors import argument_error, range_error, type_error
 
 Converter: TypeAlias = "Callable[[Any], bytes]"
 

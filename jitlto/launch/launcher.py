@@ -17,6 +17,7 @@ from jitlto.base.errors import LaunchError
 from jitlto.base.frozen import Shared
 from jitlto.base.types import Parameter
 from jitlto.cuda import device
+from jitlto.cuda.device import stream_handle
 from jitlto.cuda.libraries import Device, Kernel, ObjectCode, driver
 from jitlto.launch.core import called
 from jitlto.launch.step import (
@@ -29,7 +30,6 @@ from jitlto.launch.step import (
     parse_extent,
     start,
 )
-from jitlto.launch.streams import stream_handle
 from jitlto.plan.cache_entry import Chosen, LinkedKernel
 
 if TYPE_CHECKING:  # not needed by a launch
