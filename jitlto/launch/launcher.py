@@ -33,6 +33,7 @@ from jitlto.launch.step import (
 from jitlto.plan.cache_entry import Chosen, LinkedKernel
 
 if TYPE_CHECKING:  # not needed by a launch
+    from jitlto.launch.variables import Variable
     from jitlto.plan.plan import Plan
 
 # Above this, static and dynamic together, a kernel has to opt in to dynamic shared memory (CUDA C++ Programming Guide).
@@ -124,6 +125,22 @@ class Launcher(Shared):
     def cubin(self) -> bytes:
         """The machine code, or the PTX that the driver compiled."""
         return self.linked.cubin
+
+    def variable(self, name: str) -> Variable:
+        """Return the address and size, on the current device, of a variable of the kernel's code.
+
+        Each launcher has its own, on each device (in each context). It has all that are declared outside
+        functions; one in a function may be removed or shrunk by the link, and the value of a ``const`` one be in code.
+
+        Args:
+            name: A ``__device__``, ``__constant__`` or ``__managed__`` variable: as in C++ (``ns::table``), or mangled.
+
+        Raises:
+            LaunchError: If the linked code has no such variable, or several.
+        """
+        from jitlto.launch.variables import find_variable  # few programs do
+
+        return find_variable(self, self._code.handle, name)
 
     def max_blocks(self, block: Extent, shared_memory: int = 0) -> int:
         """Return the number of blocks that the device can run at once: the largest grid of a cooperative launch.
