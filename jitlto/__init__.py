@@ -5,12 +5,12 @@ Importing this package loads no CUDA library, no NumPy and no file. Names are re
 
 from importlib import import_module
 
-from jitlto.base.version import __version__
+from jitlto.base import __version__
 
 TYPE_CHECKING = False  # that of typing, which takes longer to import than this package
 if TYPE_CHECKING:
     from jitlto.base.errors import JitltoError as JitltoError
-    from jitlto.base.python_warnings import LinkWarning as LinkWarning
+    from jitlto.base.log import LinkWarning as LinkWarning
     from jitlto.database import FragmentDatabase as FragmentDatabase
     from jitlto.frameworks.bindings import jax_call as jax_call
     from jitlto.frameworks.bindings import torch_operator as torch_operator
@@ -41,7 +41,7 @@ _EXPORTS = {
     "KernelFamily": "jitlto.runtime.family",
     "Launch": "jitlto.frameworks.parts",
     "Launcher": "jitlto.launch.launcher",
-    "LinkWarning": "jitlto.base.python_warnings",
+    "LinkWarning": "jitlto.base.log",
     "Operator": "jitlto.frameworks.declaration",
     "Output": "jitlto.frameworks.parts",
     "Plan": "jitlto.plan.plan",

@@ -15,7 +15,6 @@ from pathlib import Path
 from jitlto.base import entry
 from jitlto.base.files import check_path
 from jitlto.base.frozen import Frozen
-from jitlto.base.lock import locked
 from jitlto.base.log import log, warn_once
 
 #: How the names of temporary files and directories begin.
@@ -111,6 +110,8 @@ class CacheDir:
         except OSError as error:
             log(__name__, "debug", "no locks in %s: %s", self.directory, error.strerror or error)
             return contextlib.nullcontext(0.0)
+        from jitlto.base.lock import locked  # imported lazily: what is found needs no lock
+
         return locked(self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock", timeout, what)
 
     def prune_if_due(self) -> None:

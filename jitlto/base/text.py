@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 _LONGEST = 200  # characters of a value in a message
-_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
+_DIGEST = r"\b([0-9a-f]{12})[0-9a-f]{20,}\b"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -53,7 +53,7 @@ def describe_differences(one: str, other: str) -> tuple[str, str]:
     """Return, for each of two identities of compilers, the lines that the other lacks; of digests 12 digits."""
     lines = [text.splitlines() for text in (one, other)]
     mine, theirs = ("; ".join(line for line in each if line not in rest) for each, rest in (lines, lines[::-1]))
-    return _DIGEST.sub(r"\1", mine or one), _DIGEST.sub(r"\1", theirs or other)
+    return re.sub(_DIGEST, r"\1", mine or one), re.sub(_DIGEST, r"\1", theirs or other)
 
 
 def format_bytes(count: int) -> str:

@@ -1,10 +1,12 @@
-"""C++ types of kernel parameters: the table of scalar types, with NumPy's names for them.
+"""C++ types of kernel parameters: the table of scalar types, with NumPy's names for them; and errors of arguments.
 
 Sizes are those of CUDA device code on a 64-bit system (CUDA C++ Programming Guide, «Built-in types»).
 """
 
 import re
+from collections.abc import Sequence
 
+from jitlto.base.errors import ArgumentError
 from jitlto.base.frozen import Frozen
 from jitlto.base.text import abbreviate
 
@@ -146,3 +148,31 @@ def from_numpy_name(name: str) -> str | None:
     """Return the C++ name of a type name of NumPy, ml_dtypes or PyTorch (``float32``), None if it is not one."""
     typestr = _NUMPY_NAMES.get(name)
     return _BY_TYPESTR[typestr].name if typestr else _SMALL_FLOATS.get(name)
+
+
+def argument_error(parameter: Parameter, case: str, what: str, hint: str) -> ArgumentError:
+    """Return the error of an argument that does not fit its parameter; ``case`` is the end of its code."""
+    where = f"parameter {parameter.name!r} ({parameter.type})"
+    return ArgumentError(what, code=f"launch-argument-{case}", where=where, hint=hint)
+
+
+def type_error(parameter: Parameter, argument: object, expected: str) -> ArgumentError:
+    """Return the error of an argument of a wrong type."""
+    what = f"expected {expected}, got {type(argument).__name__}"
+    return argument_error(parameter, "type", what, f"pass {expected}")
+
+
+def count_error(kernel: str, signature: Sequence[Parameter], count: int) -> ArgumentError:
+    """Return the error for a launch with ``count`` arguments, too few or too many."""
+    expected = len(signature)
+    what = f"expected {expected} arguments, got {count}"
+    if count < expected:
+        missing = signature[count]
+        what = f"missing argument {missing.name!r} ({missing.type}): {what}"
+    hint = f"the kernel takes ({', '.join(map(str, signature))})"
+    return ArgumentError(what, code="launch-argument-count", where=kernel, hint=hint)
+
+
+def range_error(parameter: Parameter, value: object, low: float, high: float) -> ArgumentError:
+    """Return the error of a number that a parameter cannot hold."""
+    return argument_error(parameter, "range", f"{value} is out of range", f"{parameter.type} holds {low} to {high}")

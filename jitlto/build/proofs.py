@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from jitlto.base import __version__
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
-from jitlto.base.version import __version__
 from jitlto.build.cache.cache import Cache
 from jitlto.database import FragmentDatabase
 from jitlto.record.fragment import Image

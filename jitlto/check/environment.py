@@ -8,12 +8,11 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from jitlto.base import config
+from jitlto.base import __version__, config
 from jitlto.base.config import Config
 from jitlto.base.errors import DatabaseError, JitltoError, ToolchainError
 from jitlto.base.text import pluralize
 from jitlto.base.user_caches import user_caches
-from jitlto.base.version import __version__
 from jitlto.check.links import require_readable
 from jitlto.compile import nvcc
 from jitlto.cuda import device, driver, libraries, nvdisasm, nvjitlink, toolkit

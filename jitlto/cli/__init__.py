@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from jitlto.base.errors import JitltoError
-from jitlto.base.python_warnings import LinkWarning
+from jitlto.base.log import LinkWarning
 from jitlto.cli.ending import SHOWN, end_interrupted, handle_signals, print_error, print_warning
 
 # command → the module with a click command in a variable of the same name, but import_; what it does

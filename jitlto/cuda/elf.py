@@ -1,4 +1,4 @@
-"""Reader for the ELF-64 files that nvJitLink makes: sections, what is not defined, and the architecture.
+"""Reader for the ELF-64 files that nvJitLink makes: sections, what is defined or not, and the architecture.
 
 Source: System V ABI, chapters «Object Files» and «Symbol Table». NVIDIA's own: symbols of type 13 are variables. The
 architecture is in the header's flags: LLVM's BinaryFormat/ELF.h, ``EF_CUDA_SM``.
@@ -12,6 +12,7 @@ from jitlto.base.versions import Architecture
 # Types of sections: code and data, and a table of symbols.
 PROGBITS, _SYMTAB = 1, 2
 _NAMED = frozenset({1, 2, 13})  # types of symbols: variables, functions, and NVIDIA's for variables
+_VARIABLES = (".nv.global", ".nv.constant")  # the beginnings of the names of their sections
 _HEAD = struct.Struct("<4s4xB9xH28xI")  # of the file: its magic number, ABI version, machine and flags
 _HEADER = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -53,16 +54,32 @@ def read_undefined(data: bytes) -> set[str]:
     Raises:
         ValueError: If it is malformed.
     """
-    sections, found = read_sections(data), set()
+    return {name for name, section in _read_symbols(data) if section == ""}
+
+
+def read_variables(data: bytes) -> set[str]:
+    """Return the names of the ``__device__`` and ``__constant__`` variables that a file defines.
+
+    Raises:
+        ValueError: If it is malformed.
+    """
+    return {name for name, section in _read_symbols(data) if section and section.startswith(_VARIABLES)}
+
+
+def _read_symbols(data: bytes) -> list[tuple[str, str | None]]:
+    """Return the name of each function and variable, and of its section: empty if undefined, None if in none."""
+    sections = read_sections(data)
+    places = {number: each.name if number else "" for number, each in enumerate(sections)}
     try:
-        for table in (each for each in sections if each.kind == _SYMTAB):
-            strings = sections[table.link].data
-            for name, info, _, section, _, _ in _SYMBOL.iter_unpack(table.data):
-                if section == 0 and info & 0xF in _NAMED:
-                    found.add(_text(strings, name))
+        return [
+            (_text(sections[table.link].data, name), places.get(section))
+            for table in sections
+            if table.kind == _SYMTAB
+            for name, info, _, section, _, _ in _SYMBOL.iter_unpack(table.data)
+            if info & 0xF in _NAMED
+        ]
     except _MALFORMED as error:
         raise ValueError(f"malformed ELF file: {error}") from error
-    return found
 
 
 def read_architecture(data: bytes) -> Architecture | None:

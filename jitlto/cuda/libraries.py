@@ -10,13 +10,13 @@ Two threads cannot import ``cuda.core`` at once: one finds it half imported.
 
 import errno
 import os
-import re
 import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from jitlto.base.frozen import Frozen
 from jitlto.base.uninterrupted import alone
 
 # What other modules import from here → where it is: a module of the bindings, or an attribute.
@@ -39,11 +39,11 @@ FILES = {
 _BY_MODULE = {name.lower(): name for name in FILES}  # module of the bindings → library
 # Programs call the functions of the release whose nvJitLink.h they were compiled with, so that a library exports those
 # of all releases of its major up to its own. The names are at the beginning of the file.
-_EXPORTED = re.compile(rb"\0__nvJitLinkComplete_(\d+)_(\d+)(?=\0)")
+_EXPORTED = b"\0__nvJitLinkComplete_"
 _BEGINNING = 1 << 16
 
 
-class Loaded(NamedTuple):
+class Loaded(Frozen):
     """A library of this process: where it is, and whether another one loaded it, from outside this environment."""
 
     path: str
@@ -138,8 +138,9 @@ def installed_release(conda: str) -> str | None:
     beside = (path for name in names if os.path.isfile(path := f"{conda}/lib/{name}"))  # noqa: PTH113 - strings, for speed
     try:
         with open(find_packaged(*FILES["nvJitLink"]) or next(beside, ""), "rb") as file:  # noqa: PTH123
-            releases = [(int(major), int(minor)) for major, minor in _EXPORTED.findall(file.read(_BEGINNING))]
-    except OSError:
+            ends = file.read(_BEGINNING).split(_EXPORTED)[1:]
+        releases = [tuple(map(int, each.partition(b"\0")[0].split(b"_"))) for each in ends]
+    except (OSError, ValueError):
         return None
     return "{}.{}".format(*max(releases)) if releases else None
 

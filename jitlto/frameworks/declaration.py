@@ -251,9 +251,9 @@ def _check_known(operator: Operator, what: str, name: object, known: Collection[
 def _check_names(operator: Operator) -> None:
     """Check that each name is one, stands for one thing, and is used where there are examples of it."""
     dtypes = operator.dtypes or {}
-    if not re.fullmatch(r"[^\W\d]\w*::[^\W\d]\w*", operator.qualname):
+    if not re.fullmatch(r"[^\W\d]\w*::[^\W\d]\w*", operator.qualname, re.ASCII):  # as in PyTorch's schemas
         what = f"invalid name {operator.qualname!r}"
-        raise operator.error(what, "write namespace::name, each a Python identifier", case="name")
+        raise operator.error(what, "write namespace::name, each an ASCII identifier", case="name")
     for variable, several in dtypes.items():
         if not several or variable in DTYPES:
             raise operator.error(f"dtypes[{variable!r}] is empty, or has the name of a dtype", case="argument")
@@ -262,8 +262,8 @@ def _check_names(operator: Operator) -> None:
     sizes = [size.removeprefix("*") for size in operator.sizes]
     parts = [part.name for part in (*operator.arguments, *operator.outputs)]
     for name in (names := [*parts, *sizes, *dtypes]):
-        if not name.isidentifier() or iskeyword(name) or names.count(name) > 1 or name == "given":
-            what = f"the name {name!r} is not a Python identifier, is taken, or stands for two things"
+        if not name.isascii() or not name.isidentifier() or iskeyword(name) or names.count(name) > 1 or name == "given":
+            what = f"the name {name!r} is not an ASCII identifier, is taken, or stands for two things"
             raise operator.error(what, "give each its own name", case="name")
     chosen = {*sizes, *dtypes, *(flag.name for flag in operator.flags)}
     for name, values in (item for example in operator.examples for item in example.items()):

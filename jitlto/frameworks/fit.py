@@ -7,11 +7,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from jitlto.base.errors import JitltoError, LaunchError
-from jitlto.base.types import Parameter, find_scalar
+from jitlto.base.types import Parameter, argument_error, count_error, find_scalar
 from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.parts import Array, Call, Output, Scalar
 from jitlto.frameworks.shapes import DType
-from jitlto.launch.argument_errors import argument_error, count_error
 from jitlto.launch.arguments import pointed_type
 from jitlto.launch.step import check_shape, make_packing
 from jitlto.runtime.family import KernelFamily

@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jitlto.base.errors import ArgumentError
-from jitlto.base.types import Parameter, Scalar, find_scalar
+from jitlto.base.types import Parameter, Scalar, argument_error, find_scalar, range_error, type_error
 from jitlto.cuda.libraries import driver
-from jitlto.launch.argument_errors import argument_error, range_error, type_error
 
 Converter: TypeAlias = "Callable[[Any], bytes]"
 
@@ -87,6 +86,8 @@ class Pointer:
         try:
             (address, is_read_only), strides = shown["data"], shown.get("strides")
             packed = _pack_address(address or 0)
+            if shown.get("mask") is not None:
+                raise ValueError("it has a mask of missing values, which a kernel does not see")
             if address and not is_read_only and strides is None and shown["typestr"] == self._typestr:
                 return packed  # the usual case
             dtype, shape = _dtype_name(shown["typestr"]), shown["shape"]

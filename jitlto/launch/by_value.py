@@ -15,8 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from jitlto.base.layouts import INTEGERS_128, find_vector, is_supported
-from jitlto.base.types import Parameter, from_numpy_name
-from jitlto.launch.argument_errors import argument_error, range_error, type_error
+from jitlto.base.types import Parameter, argument_error, from_numpy_name, range_error, type_error
 
 _DESCRIPTORS = ("CUtensorMap_st", "CUtensorMap")
 # Elements of vectors, and of arrays that stand for them as well: their bits, and bytes of either sign.

@@ -17,6 +17,7 @@ from jitlto.base.errors import LaunchError
 from jitlto.base.frozen import Shared
 from jitlto.base.types import Parameter
 from jitlto.cuda import device
+from jitlto.cuda.device import stream_handle
 from jitlto.cuda.libraries import Device, Kernel, ObjectCode, driver
 from jitlto.launch.core import called
 from jitlto.launch.step import (
@@ -29,10 +30,10 @@ from jitlto.launch.step import (
     parse_extent,
     start,
 )
-from jitlto.launch.streams import stream_handle
 from jitlto.plan.cache_entry import Chosen, LinkedKernel
 
 if TYPE_CHECKING:  # not needed by a launch
+    from jitlto.launch.variables import Variable
     from jitlto.plan.plan import Plan
 
 # Above this, static and dynamic together, a kernel has to opt in to dynamic shared memory (CUDA C++ Programming Guide).
@@ -124,6 +125,22 @@ class Launcher(Shared):
     def cubin(self) -> bytes:
         """The machine code, or the PTX that the driver compiled."""
         return self.linked.cubin
+
+    def variable(self, name: str) -> Variable:
+        """Return the address and size, on the current device, of a variable of the kernel's code.
+
+        Each launcher has its own, on each device (in each context). It has all that are declared outside
+        functions; one in a function may be removed or shrunk by the link, and the value of a ``const`` one be in code.
+
+        Args:
+            name: A ``__device__``, ``__constant__`` or ``__managed__`` variable: as in C++ (``ns::table``), or mangled.
+
+        Raises:
+            LaunchError: If the linked code has no such variable, or several.
+        """
+        from jitlto.launch.variables import find_variable  # few programs do
+
+        return find_variable(self, self._code.handle, name)
 
     def max_blocks(self, block: Extent, shared_memory: int = 0) -> int:
         """Return the number of blocks that the device can run at once: the largest grid of a cooperative launch.

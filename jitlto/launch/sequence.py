@@ -13,10 +13,10 @@ from typing import Any
 from jitlto.base.errors import ArgumentError, JitltoError, LaunchError
 from jitlto.base.text import pluralize, suggest
 from jitlto.cuda import device
+from jitlto.cuda.device import stream_handle
 from jitlto.cuda.libraries import driver
 from jitlto.launch.arguments import Converter
 from jitlto.launch.step import Slot, Step, make_attributes, start, write_shape
-from jitlto.launch.streams import stream_handle
 
 _log = logging.getLogger("jitlto.launch")
 # CUDA 12 has the function with and without properties of edges, under two names.

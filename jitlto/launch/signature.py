@@ -12,12 +12,12 @@ import numpy as np
 
 from jitlto.base.types import Parameter, find_scalar
 from jitlto.cuda import device
+from jitlto.cuda.device import is_own, stream_handle
 from jitlto.cuda.libraries import Stream, driver
 from jitlto.launch import torch_interface
 from jitlto.launch.arguments import Converter, is_cupy, pointed_type
 from jitlto.launch.core import extension
 from jitlto.launch.step import make_packing
-from jitlto.launch.streams import is_own, stream_handle
 
 _CUDA = 12000  # the version of cuLaunchKernelEx that is asked for: that of the oldest CUDA that jitlto supports
 # DLDataTypeCode (dlpack.h) by NumPy's letter.

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from jitlto.base.errors import LaunchError
 from jitlto.base.frozen import Frozen
+from jitlto.base.types import count_error
 from jitlto.cuda.libraries import driver
-from jitlto.launch.argument_errors import count_error
 from jitlto.launch.arguments import Converter, make_converter
 
 if TYPE_CHECKING:

@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING
 from jitlto.base import events as runtime_events
 from jitlto.base import files
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.cached import cached_property
+from jitlto.base.cached import SingleFlight, cached_property
 from jitlto.base.errors import NotCachedError
 from jitlto.base.events import Events, Kind
-from jitlto.base.log import log
-from jitlto.base.python_warnings import LinkWarning, warn
-from jitlto.link.single_flight import SingleFlight
+from jitlto.base.log import LinkWarning, log, warn
 from jitlto.link.sources import KERNELS, find_first, open_shared, put_all
 from jitlto.plan.cache_entry import LinkedKernel, LinkKey
 

@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from jitlto.base import __version__
 from jitlto.base.entry import digest_of
 from jitlto.base.frozen import Frozen
-from jitlto.base.version import __version__
 from jitlto.link.sources import CONTENTS, REQUESTS, find_first
 from jitlto.plan.cache_entry import Chosen
 

@@ -16,10 +16,9 @@ from typing import Any
 
 import jinja2
 
-from jitlto.base import files
+from jitlto.base import __version__, files
 from jitlto.base.errors import ProjectError
 from jitlto.base.types import DTYPES, Parameter, find_scalar
-from jitlto.base.version import __version__
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import open_shared_cache
 from jitlto.build.rendered_families import with_used

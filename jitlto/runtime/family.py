@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from jitlto.base.cached import cached_property
+from jitlto.base.cached import cached_property, raise_copy
 from jitlto.base.errors import JitltoError, LinkError
 from jitlto.base.events import Kind
 from jitlto.base.files import digest_of
@@ -22,7 +22,6 @@ from jitlto.cuda import device
 from jitlto.launch.core import Answers, remembered
 from jitlto.link.kernel_cache import LAYERS
 from jitlto.link.requests import find_chosen, request_key
-from jitlto.link.single_flight import raise_copy
 from jitlto.link.sources import REQUESTS, put_all
 from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.registry import DatabaseFile

@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jitlto.base import config
 from jitlto.base import events as runtime_events
 from jitlto.base.cache_dir import open_cache_dir
-from jitlto.base.cached import cached_property
+from jitlto.base.cached import SingleFlight, cached_property
 from jitlto.base.errors import JitltoError
 from jitlto.base.events import Events
 from jitlto.base.frozen import Shared
 from jitlto.cuda.libraries import installed_release
 from jitlto.link.kernel_cache import KernelCache
-from jitlto.link.single_flight import SingleFlight
 from jitlto.runtime.discovery.registry import Registry
-from jitlto.runtime.ranges import open_ranges
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
@@ -108,6 +106,8 @@ class Session(Shared):
                 if settings.record is not None:
                     self._stop_recording = self._record(settings.record)
                 if _PROFILER in os.environ:
+                    from jitlto.runtime.ranges import open_ranges  # imported lazily: only under a profiler
+
                     self.events.step_observer = open_ranges()
                 self._config = settings
             return self._config

@@ -5,6 +5,7 @@ import compileall
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -108,8 +109,8 @@ def _module() -> str:
 
 def _command_line() -> str:
     """As a user of the checkout would write it: paths by their last part alone."""
-    arguments = [Path(argument).name if "/" in argument else argument for argument in sys.argv[1:]]
-    return " ".join(["python", "-m", _module(), *arguments])
+    arguments = [Path(each).name if "/" in each and " " not in each else each for each in sys.argv[1:]]
+    return shlex.join(["python", "-m", _module(), *arguments])
 
 
 def _version(query: Callable[[], object]) -> str | None:

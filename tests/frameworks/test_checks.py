@@ -40,7 +40,7 @@ def test_a_declaration_without_mistakes_is_taken() -> None:
     assert [part.name for part in (*operator.arrays, *operator.flags)] == ["x", "mode"]
 
 
-@pytest.mark.parametrize("name", ["op", "a::b::c", "a::", "a::b-c", "1a::b"])
+@pytest.mark.parametrize("name", ["op", "a::b::c", "a::", "a::b-c", "1a::b", "au::größe"])
 def test_the_name_has_a_namespace(name: str) -> None:
     with raises(OperatorError, "operator-name", name):
         make(qualname=name)

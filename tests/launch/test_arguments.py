@@ -177,10 +177,10 @@ def test_a_tensor_on_a_device_that_dlpack_has_no_name_for_is_refused() -> None:
     "changed",
     [
         {"typestr": None}, {"typestr": "no dtype"}, {"data": None}, {"data": (1.5, False)}, {"data": (1 << 64, False)},
-        {"shape": None, "data": (0, False)}, {"strides": (4,)}, {"strides": 4},
+        {"shape": None, "data": (0, False)}, {"strides": (4,)}, {"strides": 4}, {"mask": object()},
     ],
 )  # fmt: skip
-def test_a_malformed_interface_is_an_error_of_the_argument(changed: dict[str, Any]) -> None:
+def test_a_malformed_interface_or_one_with_a_mask_is_an_error_of_the_argument(changed: dict[str, Any]) -> None:
     array = DeviceArray()
     shown = array.__cuda_array_interface__ | changed
     array.__cuda_array_interface__ = {name: value for name, value in shown.items() if value is not None}

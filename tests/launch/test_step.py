@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from jitlto.base.errors import ArgumentError, JitltoError, LaunchError, NoDeviceError
 from jitlto.base.types import Parameter
 from jitlto.cuda import device
+from jitlto.cuda.device import stream_handle
 from jitlto.launch import core as core_module
 from jitlto.launch.arguments import make_converter
 from jitlto.launch.launcher import Launcher
 from jitlto.launch.step import parse_extent
-from jitlto.launch.streams import stream_handle
 from tests.support import launch_core
 from tests.support.arrays import CupyArray, CupyStream, TorchStream
 from tests.support.errors import raises

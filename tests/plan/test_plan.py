@@ -17,7 +17,7 @@ from jitlto.base.errors import (
     PlanError,
     VersionError,
 )
-from jitlto.base.python_warnings import LinkWarning
+from jitlto.base.log import LinkWarning
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import device, libraries, nvjitlink
 from jitlto.cuda.compatibility import newest_ptx_isa

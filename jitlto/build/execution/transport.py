@@ -16,9 +16,9 @@ from dataclasses import replace
 from functools import cache, lru_cache, partial
 from typing import Any, TypeVar
 
+from jitlto.base import __version__
 from jitlto.base.errors import JitltoError, ToolchainError
 from jitlto.base.text import describe_differences
-from jitlto.base.version import __version__
 from jitlto.build.execution import host
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied, local_executor
 from jitlto.compile.architectures import add_variants

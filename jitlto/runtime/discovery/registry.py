@@ -15,11 +15,10 @@ from jitlto.base.text import suggest
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.requests import Contents, FamilyContents, find_contents
 from jitlto.link.sources import CONTENTS, put_all
-from jitlto.runtime.discovery import entry_points
-from jitlto.runtime.discovery.entry_points import InstalledFamily
 
 if TYPE_CHECKING:  # not imported at run time: a hit in the look-ups needs none
     from jitlto.database import FragmentDatabase
+    from jitlto.runtime.discovery.entry_points import InstalledFamily
 
 _UNKNOWN = "registry-unknown-family"
 _DIGITS = 12  # of a digest, enough to tell databases apart
@@ -167,7 +166,7 @@ class Registry:
             DatabaseError: If a database that has to be searched cannot be read.
         """
         found = [] if distribution else self._on_path(family)
-        packages = [] if found else entry_points.families(family, distribution)
+        packages = [] if found else _installed(family, distribution)
         packages.sort(key=lambda each: each.distribution)
         found += [self.of_package(each) for each in packages]
         if len({file.contents.digest for file in found}) == 1:
@@ -188,7 +187,7 @@ class Registry:
     def _unknown(self, family: str, distribution: str | None) -> RegistryError:
         """Return the error for a family that no database holds, or none of the package that was named."""
         on_path = [] if distribution else [self.file(path).contents for path in self.files()]
-        installed = entry_points.families()
+        installed = _installed()
         known = {name: name for contents in on_path for name in contents.families}
         known |= {each.family: f"{each.family} ({each.distribution})" for each in installed}
         packages = sorted({each.distribution for each in installed})
@@ -226,7 +225,7 @@ class Registry:
         paths = [location]
         if digest_of(location) != digest:
             paths += self.files()
-            for package in entry_points.families(family):
+            for package in _installed(family):
                 with suppress(JitltoError):  # as if it were not installed
                     paths.append(self.locate(package))
         for path in paths:
@@ -269,6 +268,12 @@ class Registry:
         except DatabaseError as error:
             error.hint = f"{package.title} names it for the family {package.family!r}: {package.remedy}"
             raise
+
+
+def _installed(family: str | None = None, distribution: str | None = None) -> list[InstalledFamily]:
+    from jitlto.runtime.discovery import entry_points  # imported lazily: databases by path need none
+
+    return entry_points.families(family, distribution)
 
 
 def _open(path: Path) -> FragmentDatabase:

@@ -141,7 +141,7 @@ def bare() -> Iterator[Any]:
 def other(tmp_path: Path) -> Path:
     """A directory with a different version of jitlto."""
     shutil.copytree(ROOT / "jitlto", tmp_path / "jitlto")
-    module = tmp_path / "jitlto" / "base/version.py"
+    module = tmp_path / "jitlto" / "base/__init__.py"
     module.write_text(re.sub(r'__version__ = ".*"', '__version__ = "0.0.7"', module.read_text()))
     return tmp_path
 

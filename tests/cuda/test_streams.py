@@ -7,7 +7,7 @@ import pytest
 
 from jitlto.base.errors import LaunchError
 from jitlto.cuda import device
-from jitlto.launch.streams import stream_handle
+from jitlto.cuda.device import stream_handle
 from tests.support.errors import raises
 
 DEFAULT = 3

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from jitlto.base.cached import SingleFlight, raise_copy
 from jitlto.base.errors import LinkError
-from jitlto.link.single_flight import SingleFlight, raise_copy
 
 
 def run(flights: SingleFlight, key: object, compute: Callable[[], Any]) -> Any:
