@@ -26,6 +26,7 @@ from jitlto.plan.plan import Plan
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("--arch", callback=as_callback(parse_target), help="Target, e.g. sm_90 [default: the current device's].")
+@click.option("--library", "libraries", multiple=True, help="Link this library of the toolkit too, e.g. cudadevrt.")
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
 @click.option("-o", "--output", type=PATH, help="Write the dump to this file.")
 @click.option("--resources", is_flag=True, help="Also print registers, spills and stack, as ptxas reports them.")
@@ -34,6 +35,7 @@ def plan(
     settings: tuple[str, ...],
     database: Path | None,
     arch: Architecture | None,
+    libraries: tuple[str, ...],
     dump: str | None,
     output: Path | None,
     resources: bool,
@@ -50,7 +52,9 @@ def plan(
     configuration = dict(parse_pairs(settings))
     if len(configuration) < len(settings):
         raise click.UsageError("a parameter is given twice")
-    resolved = find_family(name, database).planner(configuration.pop("entry", None), **configuration).plan(arch=arch)
+    family = find_family(name, database)
+    options = {"libraries": (*family.record.link.libraries, *libraries)}
+    resolved = family.planner(configuration.pop("entry", None), **configuration).plan(arch=arch, link_options=options)
     if dump is None:
         _summarise(resolved)
         if resources:
