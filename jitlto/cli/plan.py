@@ -31,6 +31,7 @@ from jitlto.plan.plan import Plan
     "--link-mode", type=click.Choice(LINK_MODES), default="lto", show_default=True,
     help="Which images to link; all but lto leave calls between fragments.",
 )  # fmt: skip
+@click.option("--library", "libraries", multiple=True, help="Link this library of the toolkit too, e.g. cudadevrt.")
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
 @click.option("-o", "--output", type=PATH, help="Write the dump to this file.")
 @click.option("--resources", is_flag=True, help="Also print registers, spills and stack, as ptxas reports them.")
@@ -40,6 +41,7 @@ def plan(
     database: Path | None,
     arch: Architecture | None,
     link_mode: str,
+    libraries: tuple[str, ...],
     dump: str | None,
     output: Path | None,
     resources: bool,
@@ -56,8 +58,10 @@ def plan(
     configuration = dict(parse_pairs(settings))
     if len(configuration) < len(settings):
         raise click.UsageError("a parameter is given twice")
-    planner = find_family(name, database).planner(configuration.pop("entry", None), **configuration)
-    resolved = planner.plan(arch=arch, link_mode=link_mode)
+    family = find_family(name, database)
+    options = {"libraries": (*family.record.link.libraries, *libraries)}
+    planner = family.planner(configuration.pop("entry", None), **configuration)
+    resolved = planner.plan(arch=arch, link_mode=link_mode, link_options=options)
     if dump is None:
         _summarise(resolved)
         if resources:

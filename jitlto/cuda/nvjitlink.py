@@ -1,10 +1,12 @@
 """Linking with nvJitLink: inputs and flags in, a cubin or PTX out, its messages mapped to errors. No GPU needed."""
 
+import os
 import re
 import threading
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -12,6 +14,7 @@ from msgspec import Struct
 from jitlto.base.errors import (
     ArchitectureError,
     LinkError,
+    ToolchainError,
     UnresolvedSymbolError,
     VersionError,
 )
@@ -23,7 +26,7 @@ from jitlto.cuda.compatibility import check_target, machine_code_links
 from jitlto.cuda.elf import read_architecture, read_sections, read_undefined
 from jitlto.cuda.nvfatbin import find_unfit
 from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint
-from jitlto.cuda.toolkit import needed
+from jitlto.cuda.toolkit import find_library, needed
 
 
 class InputKind(StrEnum):
@@ -101,6 +104,29 @@ def name_loaded(error: VersionError, linker: Version) -> VersionError:
             f"update or remove what loads it, or use jitlto before that does; otherwise {error.hint}"
         )
     return error
+
+
+@cache
+def read_device_library(name: str) -> LinkInput:
+    """Return a static library of device code, such as ``cudadevrt``, of the toolkit that nvJitLink is of.
+
+    It is looked for beside nvJitLink, in NVIDIA's packages, and in the toolkit that the environment names.
+
+    Raises:
+        ToolchainError: If it is nowhere.
+    """
+    file, cu12 = f"lib{name}.a", version().major == 12
+    beside = Path(find_library("nvJitLink")).resolve().parent
+    packages = ("cuda_runtime/lib" if cu12 else "cu13/lib", "nvshmem/lib")
+    packaged = libraries.find_packaged(*(f"{each}/{file}" for each in packages))
+    roots = filter(None, map(os.environ.get, ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME")))
+    toolkits = (Path(root, directory, file) for root in roots for directory in ("lib64", "lib"))
+    if found := next(filter(Path.is_file, (beside / file, Path(packaged or beside / file), *toolkits)), None):
+        return LinkInput(InputKind.LIBRARY, found.read_bytes(), file)
+    hint = (
+        f"install the package that has it, as nvidia-cuda-runtime{'-cu12' * cu12} has libcudadevrt.a, or set CUDA_PATH"
+    )
+    raise ToolchainError(f"there is no {file}", code="toolchain-missing", where=str(beside), hint=hint)
 
 
 def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, ptx: bool = False) -> Linked:

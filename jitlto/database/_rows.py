@@ -29,8 +29,7 @@ from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader, list_schema
 from jitlto.database._records import Root
 from jitlto.record.family_record import FamilyRecord, PartRecord
-from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role
-from jitlto.record.parameters import sorted_values
+from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role, sorted_values
 
 T = TypeVar("T")
 #: The schema without relocatable cubins, of which earlier releases know nothing, and the one with them.

@@ -259,7 +259,11 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         if names.count(name) > 1:
             other = document.table("device").table(name)
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
-    link = _read_link(document.table("link", required=False))
+    link_table = document.table("link", required=False)
+    try:
+        link = LinkOptions.from_mapping(link_table.values)
+    except JitltoError as error:
+        raise link_table.error(error.what, error.hint, case="link-option") from None
     uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
     include: dict[str, Path] = {}
     for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
@@ -318,6 +322,8 @@ def _uses(
         if family.link.compile_flags() != link.compile_flags():
             what = f"{used} is compiled with other arithmetic options or line information than {name}"
             raise table.error(what, "give both the same in [link]", case="use")
+        if missing := [each for each in family.link.libraries if each not in link.libraries]:
+            raise table.error(f"{used} needs libraries {missing}", "name them under [link] here, too", case="use")
         uses.append(family)
     owners = dict.fromkeys(groups, name)
     known: dict[str, FamilyDeclaration] = {}
@@ -330,13 +336,6 @@ def _uses(
                 what = f"both {owner} and {each.name} have a group {group.name!r}"
                 raise table.error(what, "rename one of them", case="use")
     return tuple(uses)
-
-
-def _read_link(table: TomlTable) -> LinkOptions:
-    try:
-        return LinkOptions.from_mapping(table.values)
-    except JitltoError as error:
-        raise table.error(error.what, error.hint, case="link-option") from None
 
 
 def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:

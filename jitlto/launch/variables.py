@@ -46,7 +46,12 @@ def find_variable(launcher: Any, library: Any, name: str) -> Variable:
         library: The driver's handle of its code.
         name: In C++, or mangled.
     """
-    symbols, wanted = _list_variables(launcher.cubin), _UNNAMED.sub("", name)
+    code, wanted = launcher.cubin, _UNNAMED.sub("", name)
+    if code.startswith(b"\x7fELF"):
+        symbols = sorted(read_variables(code))
+    else:  # PTX that the driver compiled
+        declared = parse_ptx(code.decode()).declarations.values()
+        symbols = sorted(each.name for each in declared if each.space in ("global", "const"))
     found = [name] if name in symbols else [each for each in symbols if _UNNAMED.sub("", demangle(each)) == wanted]
     if len(found) == 1:
         device.ensure_context()
@@ -64,10 +69,3 @@ def find_variable(launcher: Any, library: Any, name: str) -> Variable:
         hint = f"it has {', '.join(known[:10]) or 'none'}; a static one in a function may have been removed"
         what, hint = f"the linked code has no variable {abbreviate(name)}", suggest(name, known, hint)
     raise LaunchError(what, code="launch-variable", where=launcher.chosen.kernel, hint=hint)
-
-
-def _list_variables(code: bytes) -> list[str]:
-    """Return the names of the variables in machine code, or in PTX that the driver compiled."""
-    if code.startswith(b"\x7fELF"):
-        return sorted(read_variables(code))
-    return sorted(d.name for d in parse_ptx(code.decode()).declarations.values() if d.space in ("global", "const"))

@@ -29,7 +29,8 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False) -> Linke
     begin = time.perf_counter()
     with plan.services.events.step("link", plan.entry.key.text):
         inputs = [LinkInput(InputKind.FATBIN, plan.database.read(i), fragment.key.text) for fragment, i in images]
-        linked = nvjitlink.link([*inputs, *supplied], target.architecture, flags, ptx=ptx)
+        others = [*supplied, *(() if ptx else plan.libraries)]
+        linked = nvjitlink.link([*inputs, *others], target.architecture, flags, ptx=ptx)
     seconds = time.perf_counter() - begin
     if supplied:
         from jitlto.link.conflicts import check_conflicts  # imported lazily: few plans have inputs

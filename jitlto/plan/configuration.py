@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.base.text import abbreviate, suggest
 from jitlto.base.types import cpp_name, find_scalar, from_numpy_name, is_same_value
-from jitlto.record.parameters import numbers_first
+from jitlto.record.fragment import numbers_first
 
 #: The ways to link fragments.
 LINK_MODES = ("lto", "ptx", "sass")

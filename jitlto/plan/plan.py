@@ -20,7 +20,7 @@ from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.compatibility import LinkTarget, choose_target, native_target, select_images
-from jitlto.cuda.nvjitlink import InputKind, name_loaded
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, name_loaded, read_device_library
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.database import FragmentDatabase
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
@@ -199,19 +199,27 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
                 hint="declare it under [link] in family.toml and build the family again; for lineinfo, build its twin "
                 "with jitlto build --lineinfo, and set JITLTO_LINEINFO=1",
             )
-        if self.link_mode == "sass":  # machine code is what it is
-            return ()
         lto = ("-lto",) if self.link_mode == "lto" else ()
         return (*lto, *self.options.flags())
+
+    @cached_property
+    def libraries(self) -> tuple[LinkInput, ...]:
+        """The toolkit's libraries that are linked; needed where the kernel has to be planned, not where it is found.
+
+        Raises:
+            ToolchainError: If one is not installed.
+        """
+        return tuple(map(read_device_library, self.options.libraries))
 
     @cached_property
     def link_key(self) -> LinkKey:
         """The inputs of the link, over which the digest is computed."""
         target, resolution = self.link_target, self.resolution
+        libraries = [hashlib.sha256(each.data).hexdigest() for each in self.libraries]
         content = {
             "schema": _DIGEST_SCHEMA,
             "images": [image.sha256 for image in self.images],
-            "supplied": [item.identity for item in self.supplied],
+            "supplied": [*(item.identity for item in self.supplied), *libraries],
             "entry": resolution.entry.entry,
             "arch": target.architecture.sm,
             "flags": self.flags,
@@ -309,7 +317,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
             "entry": demangle(self.entry.entry),
             "configuration": self.configuration,
             "fragments": [str(fragment.key) for fragment in self.fragments],
-            "supplied": [item.symbols.name for item in self.supplied],
+            "supplied": [*(item.symbols.name for item in self.supplied), *(item.name for item in self.libraries)],
             "signature": [str(parameter) for parameter in self.entry.signature],
             "arch": self.target.sm,
             "link_mode": self.link_mode,
