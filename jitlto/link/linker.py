@@ -22,7 +22,7 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False) -> Linke
         LinkError: Or a subclass, if the plan does not link.
     """
     target, flags = plan.link_target, plan.flags
-    supplied = [item for user in plan.supplied for mode, item in user.images if mode == target.link_mode]
+    supplied = [item for user in plan.supplied for item in user.for_mode(target.link_mode)]
     if ptx:  # what is not LTO-IR is linked after it was optimised
         supplied = [item for item in supplied if item.kind is InputKind.LTOIR or holds_ltoir(item.data)]
     images = zip(plan.fragments, plan.images, strict=True)

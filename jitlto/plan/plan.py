@@ -47,7 +47,7 @@ class Request(Struct, frozen=True):
         configuration: Parameter values.
         pinned: Keys of the fragments that were named outright.
         supplied: The caller's own inputs, in the order given.
-        link_mode: ``lto`` or ``ptx``.
+        link_mode: ``lto``, ``ptx`` or ``sass``.
         link_options: Put over the family's own.
     """
 
@@ -69,7 +69,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         supplied: The caller's own inputs, linked after the fragments, in this order.
         options: Options of the link.
         built: The link options that the family was built with.
-        mode: ``lto`` or ``ptx``, as requested.
+        mode: ``lto``, ``ptx`` or ``sass``, as requested.
         arch: The target; None for that of the current device.
         database: The database that images are read from.
         services: The session whose kernel cache links it; its module is above.
@@ -163,7 +163,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
 
     @property
     def link_mode(self) -> str:
-        """``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink have different CUDA majors."""
+        """As requested; ``ptx`` instead of ``lto`` if fragments and nvJitLink have different CUDA majors."""
         return self.link_target.link_mode
 
     @cached_property
@@ -281,7 +281,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         What is not LTO-IR, such as a library of machine code, is no part of it: calls to that are left.
 
         Raises:
-            LinkError: Or a subclass. Always in ``ptx`` mode, which has no link-time optimisation.
+            LinkError: Or a subclass. Always in the other modes, which have no link-time optimisation.
         """
         if arch is not None:
             return self.for_arch(arch).link_ptx()

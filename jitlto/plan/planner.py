@@ -157,7 +157,8 @@ class Planner(Generic[Loaded]):
 
         Args:
             arch: The target, e.g. ``sm_90``; by default that of the current device, determined when it is needed.
-            link_mode: ``lto``: link-time optimisation. ``ptx``: link PTX, with calls between the fragments.
+            link_mode: ``lto``: link-time optimisation. ``ptx`` and ``sass``: link PTX or cubins,
+                with calls between the fragments.
             link_options: Overrides of the family's link options; see :class:`~jitlto.record.options.LinkOptions`.
 
         Raises:

@@ -44,10 +44,11 @@ class Role(StrEnum):
 
 
 class ImageKind(StrEnum):
-    """``ltoir``: LTO-IR. ``ptx``: relocatable PTX."""
+    """``ltoir``: LTO-IR. ``ptx``: relocatable PTX. ``sass``: a relocatable cubin."""
 
     LTOIR = "ltoir"
     PTX = "ptx"
+    SASS = "sass"
 
 
 #: What an image holds, and for which architecture.
@@ -144,7 +145,7 @@ class Image(Struct, frozen=True, order=True, gc=False):
     """A compressed fatbin with the code of a fragment for one architecture; its bytes stay in the database.
 
     Args:
-        kind: LTO-IR, or relocatable PTX.
+        kind: LTO-IR, relocatable PTX, or a relocatable cubin.
         architecture: The architecture that it was compiled for.
         sha256: Of the bytes, in hexadecimal.
         size: In bytes.
@@ -161,9 +162,14 @@ class Image(Struct, frozen=True, order=True, gc=False):
     version: Version
     ptx_isa: Version | None = None
 
+    @property
+    def code(self) -> str:
+        """What it was compiled for: ``sm_90`` for machine code, ``compute_90`` for all else."""
+        return self.architecture.sm if self.kind is ImageKind.SASS else self.architecture.compute
+
     def __str__(self) -> str:
         isa = f" (ISA {self.ptx_isa})" if self.ptx_isa else ""
-        return f"{self.kind} {self.architecture.compute}, {self.toolchain} {self.version}{isa}"
+        return f"{self.kind} {self.code}, {self.toolchain} {self.version}{isa}"
 
 
 class Fragment(Struct, frozen=True, gc=False):

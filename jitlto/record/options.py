@@ -160,11 +160,17 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     def find_ineffective(self, built: LinkOptions, link_mode: str) -> list[str]:
         """Return the names of options that differ from those a family was built with and that no link can change."""
         mine, theirs = self._arithmetic(), built._arithmetic()
-        late = {name for name in mine if link_mode == "ptx" or (name == "prec_sqrt" and self.prec_sqrt is not None)}
+        late = {name for name in mine if link_mode != "lto" or (name == "prec_sqrt" and self.prec_sqrt is not None)}
         differing = sorted(name for name in late if _effective(name, mine) != _effective(name, theirs))
-        if self.fast_math != built.fast_math and (built.fast_math or link_mode == "ptx"):
+        if self.fast_math != built.fast_math and (built.fast_math or link_mode != "lto"):
             differing.append("fast_math")
-        return [*differing, "lineinfo"] if self.lineinfo and not built.lineinfo else differing
+        if self.lineinfo and not built.lineinfo:
+            differing.append("lineinfo")
+        if link_mode != "sass":
+            return differing
+        return differing + [
+            name for name in ("max_registers", "optimization", "ptxas") if getattr(self, name) != getattr(built, name)
+        ]
 
     def _arithmetic(self) -> dict[str, bool | None]:
         """Return the four arithmetic switches, with what ``fast_math`` makes of those that are unset."""
