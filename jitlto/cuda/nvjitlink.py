@@ -120,10 +120,10 @@ def read_device_library(name: str) -> tuple[LinkInput, str]:
     beside = Path(find_library("nvJitLink")).resolve().parent
     packaged = libraries.find_packaged(f"{'cuda_runtime' if cu12 else 'cu13'}/lib/{file}", f"nvshmem/lib/{file}")
     roots = filter(None, map(os.environ.get, ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME")))
-    toolkits = (Path(root, directory, file) for root in roots for directory in ("lib64", "lib"))
-    if found := next(filter(Path.is_file, (beside / file, Path(packaged or beside / file), *toolkits)), None):
-        item = LinkInput(InputKind.LIBRARY, found.read_bytes(), file)
-        return item, hashlib.sha256(item.data).hexdigest()
+    places = [beside / file, packaged, *(f"{root}/{name}/{file}" for root in roots for name in ("lib64", "lib"))]
+    for found in (Path(place) for place in places if place and os.path.isfile(place)):  # noqa: PTH113 - any text
+        data = found.read_bytes()
+        return LinkInput(InputKind.LIBRARY, data, file), hashlib.sha256(data).hexdigest()
     hint = (
         f"install the package that has it, as nvidia-cuda-runtime{'-cu12' * cu12} has libcudadevrt.a, or set CUDA_PATH"
     )
