@@ -195,6 +195,15 @@ def mini_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build([declaration.load_family(path)], directory / "mini.fragdb", jobs=1).path
 
 
+@pytest.fixture(scope="session")
+def sass_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of the family ``mini`` that holds cubins for sm_80 and sm_90 too."""
+    directory = tmp_path_factory.mktemp("sass")
+    toml = MINI["family.toml"].replace("[family]", '[family]\nsass = ["90", "80"]', 1)
+    path = write_family(directory, MINI | {"family.toml": toml})
+    return build([declaration.load_family(path)], directory / "mini.fragdb", jobs=1).path
+
+
 @pytest.fixture(name="database")
 def _database(mini_path: Path, tmp_path: Path) -> Path:
     """A copy of it, beside which there is nothing."""

@@ -17,6 +17,7 @@ from jitlto.compile.heads import heads
 from jitlto.compile.includes import all_directives
 from jitlto.compile.tokens import TOKEN, line_at, plain_text, skip
 from jitlto.families.declaration import FamilyDeclaration
+from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import digest_headers, interfaces_first
 from jitlto.record.options import macro_values, option_macros
 
@@ -86,12 +87,14 @@ def _find_dependence(family: FamilyDeclaration, sides: Mapping[CompileConfig, st
     """Return the error for the first word on which the family's interfaces must not depend; None if there is none."""
     headers = {config: config.own_closure(interfaces_first(family.interfaces)).headers for config in sides}
     first, *others = sides
-    is_auto = any(config.candidates for config in sides)
+    # Of one interface, images for several architectures may meet in a kernel, or take each other's place.
+    is_mixed = any(config.candidates or {a for _, a in config.images} - {*config.architectures} for config in sides)
+    cubins = {tuple(a for kind, a in config.images if kind is ImageKind.SASS) for config in sides} - {()}
     asked = [
         (_OF_ALL, next((each for each in others if _settings(each) != _settings(first)), None)),
         (_OF_TOOLCHAINS, next((each for each in others if each.toolchain.name != first.toolchain.name), None)),
         (_OF_ARCHITECTURES, next((each for each in others if each.architectures != first.architectures), None)),
-        (_OF_ARCHITECTURES, first if is_auto else None),
+        (_OF_ARCHITECTURES, first if is_mixed or len(cubins) > 1 else None),
         (_OF_HEADERS, next((o for o in others if digest_headers(headers[o]) != digest_headers(headers[first])), None)),
     ]
     for each in others:  # macros of nvcc's options for the host, which callers' sources do not have
@@ -99,8 +102,8 @@ def _find_dependence(family: FamilyDeclaration, sides: Mapping[CompileConfig, st
         asked += [("|".join(sorted(differing)), each)] if differing else []
     for words, other in asked:
         if other is not None and (place := _first_mention(headers[first], words, first.options)):
-            one, two = (f"{sides[each]} ({_describe(each)})" for each in (first, other))
-            what = f"{place}, which may differ between those who share it: {one}; {two}"
+            who = "; ".join(dict.fromkeys(f"{sides[each]} ({_describe(each)})" for each in (first, other)))
+            what = f"{place}, which may differ between those who share it: {who}"
             hint = "give all groups the same, under [family]; or ask for it in the bodies of functions alone"
             return BuildError(what, code="build-interface-architecture", where=str(family.path), hint=hint)
     return None
@@ -117,7 +120,7 @@ def _host_macros(config: CompileConfig) -> dict[str, str]:
 
 
 def _describe(config: CompileConfig) -> str:
-    architectures = sorted({*config.architectures, *config.candidates})
+    architectures = sorted({*config.architectures, *config.candidates, *(each for _, each in config.images)})
     return f"{' '.join([config.toolchain.name, *config.options])} for {', '.join(map(str, architectures))}"
 
 

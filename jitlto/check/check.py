@@ -14,6 +14,7 @@ from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
 from jitlto.record.check_result import CheckResult, FamilyCheck
+from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
 
 # Seconds in which proofs are written to shared stores, while something is written within the second.
@@ -36,7 +37,8 @@ def check(
 
     Args:
         names: The families; by default all.
-        targets: The architectures to link for; without any, nothing is linked. Of more kernels than a build plans each,
+        targets: The architectures to link for; without any, nothing is linked. Kernels of which every fragment has a
+            cubin for the target are linked from these too. Of more kernels than a build plans each,
             those are linked in which every two fragments meet that meet in any.
         compare: Whether to compare inline functions.
         workers: The number of parallel links.
@@ -82,11 +84,15 @@ def _check_family(
     complete = [kernel for kernel in proof.kernels if not kernel.user_symbols]
     chosen = complete if len(complete) <= MOST_KERNELS else choose_kernels(complete)
     jobs = [LinkJob.make(family, kernel, target) for target in targets for kernel in chosen]
+    if targets and any(any(each.images_of(ImageKind.SASS)) for each in family.database.planned(family.name)[1]):
+        fast = (LinkJob.make(family, kernel, target, "sass") for target in targets for kernel in chosen)
+        jobs += [job for job in fast if job.has_images()]
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
     failed, known = work.do(lambda job: job.plan.link(use_cache=False).warnings or None, jobs, "link")
     failures = [*proof.failures, *failures, *(job.failure(error) for job, error in failed)]
     counts = proof.fragments, len(proof.kernels), len(proof.kernels) - len(complete)
     causes, linked = group_findings(failures), len(chosen) if targets else 0
     return FamilyCheck(
-        family.name, not failures, *counts, causes, group_findings([*proof.notes, *notes]), pairs, linked, known
-    )
+        family.name, not failures, *counts, causes, group_findings([*proof.notes, *notes]), pairs, linked, known,
+        len(jobs) - linked * len(targets),
+    )  # fmt: skip

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from jitlto.base.errors import JitltoError, VersionError
+from jitlto.base.errors import ArchitectureError, JitltoError, VersionError
 from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, link_failure
 from jitlto.build.proofs import Proofs
@@ -26,15 +26,23 @@ class LinkJob:
     plan: Plan
 
     @classmethod
-    def make(cls, family: KernelFamily, kernel: Kernel, arch: Architecture) -> LinkJob:
+    def make(cls, family: KernelFamily, kernel: Kernel, arch: Architecture, mode: str = "lto") -> LinkJob:
         """Plan a kernel of a family."""
         options, place = family.record.link, (family.database, family.session)
-        return cls(kernel, Plan(family.name, kernel.resolution, (), options, options, "lto", arch, *place))
+        return cls(kernel, Plan(family.name, kernel.resolution, (), options, options, mode, arch, *place))
 
     def failure(self, error: JitltoError) -> Finding:
         """Return the finding for a failure of this job."""
         entry, arch = self.plan.entry.key.text, self.plan.arch
-        return link_failure(error, entry, self.kernel.configuration, arch and arch.sm)
+        found = link_failure(error, entry, self.kernel.configuration, arch and arch.sm)
+        return replace(found, message=f"its cubins: {found.message}") if self.plan.mode == "sass" else found
+
+    def has_images(self) -> bool:
+        """Return whether every fragment has an image that links in the mode of the plan."""
+        try:
+            return bool(self.plan.images)
+        except (VersionError, ArchitectureError):
+            return False
 
 
 @dataclass(frozen=True)

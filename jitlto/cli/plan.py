@@ -15,6 +15,7 @@ from jitlto.cli.parameters import PATH, as_callback, parse_pairs, parse_target
 from jitlto.cli.selection import DB_HELP, FAMILY, find_family
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.link.kernel_cache import LAYERS
+from jitlto.plan.configuration import LINK_MODES
 from jitlto.plan.plan import Plan
 
 
@@ -26,6 +27,11 @@ from jitlto.plan.plan import Plan
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("--arch", callback=as_callback(parse_target), help="Target, e.g. sm_90 [default: the current device's].")
+@click.option(
+    "--link-mode", type=click.Choice(LINK_MODES), default="lto", show_default=True,
+    help="Which images to link; all but lto leave calls between fragments.",
+)  # fmt: skip
+@click.option("--library", "libraries", multiple=True, help="Link this library of the toolkit too, e.g. cudadevrt.")
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
 @click.option("-o", "--output", type=PATH, help="Write the dump to this file.")
 @click.option("--resources", is_flag=True, help="Also print registers, spills and stack, as ptxas reports them.")
@@ -34,6 +40,8 @@ def plan(
     settings: tuple[str, ...],
     database: Path | None,
     arch: Architecture | None,
+    link_mode: str,
+    libraries: tuple[str, ...],
     dump: str | None,
     output: Path | None,
     resources: bool,
@@ -50,7 +58,10 @@ def plan(
     configuration = dict(parse_pairs(settings))
     if len(configuration) < len(settings):
         raise click.UsageError("a parameter is given twice")
-    resolved = find_family(name, database).planner(configuration.pop("entry", None), **configuration).plan(arch=arch)
+    family = find_family(name, database)
+    options = {"libraries": (*family.record.link.libraries, *libraries)}
+    planner = family.planner(configuration.pop("entry", None), **configuration)
+    resolved = planner.plan(arch=arch, link_mode=link_mode, link_options=options)
     if dump is None:
         _summarise(resolved)
         if resources:

@@ -135,6 +135,9 @@ class Compiler(Toolchain):
             reads = self._reads(job, names, [path.read_bytes() for path in kept.glob("*.ii")])
             stems = {a: f"{Path(source).stem}{f'.{a.compute}' * (len(architectures) > 1)}" for a in architectures}
             files = {(kind, a): kept / f"{stems[a]}.{RECIPES[kind].name.lower()}" for kind, a in forms}
+            for (kind, a), file in files.items():  # a cubin beside other code for its architecture has a longer name
+                longer = file.with_suffix(f".{RECIPES[kind].code}_{a}{file.suffix}")
+                files[kind, a] = longer if longer.exists() else file
             return Made(log, {form: _read(file) for form, file in files.items()}, reads)
 
     def _reads(self, job: CompileJob, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ class LinkTarget(Struct, frozen=True):
 
     Args:
         architecture: The architecture that the kernel will run on.
-        link_mode: ``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink have different CUDA majors.
+        link_mode: As requested; ``ptx`` instead of ``lto`` if fragments and nvJitLink have different CUDA majors.
         nvjitlink: The version of nvJitLink.
         foreign: If LTO-IR was requested but was made with a different CUDA major than nvJitLink, the version of that
             compiler.
@@ -159,7 +159,7 @@ def select_images(fragments: Iterable[Fragment], target: LinkTarget) -> tuple[Im
     Raises:
         VersionError, ArchitectureError: As :func:`select_image`.
     """
-    kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind.PTX
+    kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind(target.link_mode)
     return tuple(select_image(each, kind, target.architecture, target.nvjitlink) for each in fragments)
 
 
@@ -181,26 +181,36 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
         )
     readable = [image for image in images if can_read(image, linker)]
     if not readable:
-        what = "LTO-IR" if kind is ImageKind.LTOIR else f"PTX {max(i.ptx_isa for i in images if i.ptx_isa)}"
+        isa = max((i.ptx_isa for i in images if i.ptx_isa), default=None)
+        what = f"PTX {isa}" if isa else {ImageKind.LTOIR: "LTO-IR"}.get(kind, "cubins")
         made = f"{images[0].toolchain} {_versions(images)}"
         raise VersionError(
             f"{fragment.key} has {what} made by {made}, which nvJitLink {linker} cannot read",
             hint=_remedies(max(i.version for i in images), linker),
         )
-    fitting = [image for image in readable if runs_on(image.architecture, target)]
+    fitting = [image for image in readable if _fits(image, target, linker)]
     if not fitting:
-        archs = ", ".join(image.architecture.compute for image in readable)
+        archs = ", ".join(image.code for image in readable)
         raise ArchitectureError(
             f"{fragment.key} was compiled for {archs}, which does not run on {target.sm}",
-            hint="link for a later architecture, or build the family with that one among its archs",
+            hint="link for a later architecture, or build the family with that one among its "
+            f"{'sass' if kind is ImageKind.SASS else 'archs'}",
         )
     return max(fitting, key=lambda image: image.architecture)
+
+
+def _fits(image: Image, target: Architecture, linker: Version) -> bool:
+    if image.kind is ImageKind.SASS:
+        return machine_code_links(image.architecture, target, linker)
+    return runs_on(image.architecture, target)
 
 
 def can_read(image: Image, linker: Version) -> bool:
     """Return whether nvJitLink ``linker`` reads an image."""
     if image.kind is ImageKind.LTOIR:
         return ltoir_links(image.version, linker)
+    if image.kind is ImageKind.SASS:  # an older nvJitLink may die of it
+        return image.version <= linker
     return image.ptx_isa is not None and image.ptx_isa <= newest_ptx_isa(linker)
 
 

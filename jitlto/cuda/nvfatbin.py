@@ -30,6 +30,7 @@ class Recipe(NamedTuple):
 RECIPES = {
     ImageKind.LTOIR: Recipe("LTOIR", ("-dlto",), "compute", "lto"),
     ImageKind.PTX: Recipe("PTX", (), "compute", "compute"),
+    ImageKind.SASS: Recipe("Cubin", (), "sm", "sm"),
 }
 
 

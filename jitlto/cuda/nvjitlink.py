@@ -1,10 +1,13 @@
 """Linking with nvJitLink: inputs and flags in, a cubin or PTX out, its messages mapped to errors. No GPU needed."""
 
+import hashlib
+import os
 import re
 import threading
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -12,6 +15,7 @@ from msgspec import Struct
 from jitlto.base.errors import (
     ArchitectureError,
     LinkError,
+    ToolchainError,
     UnresolvedSymbolError,
     VersionError,
 )
@@ -23,7 +27,7 @@ from jitlto.cuda.compatibility import check_target, machine_code_links
 from jitlto.cuda.elf import read_architecture, read_sections, read_undefined
 from jitlto.cuda.nvfatbin import find_unfit
 from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint
-from jitlto.cuda.toolkit import needed
+from jitlto.cuda.toolkit import find_library, needed
 
 
 class InputKind(StrEnum):
@@ -101,6 +105,29 @@ def name_loaded(error: VersionError, linker: Version) -> VersionError:
             f"update or remove what loads it, or use jitlto before that does; otherwise {error.hint}"
         )
     return error
+
+
+@cache
+def read_device_library(name: str) -> tuple[LinkInput, str]:
+    """Return a static library of device code, such as ``cudadevrt``, and the SHA-256 of its content.
+
+    It is looked for beside nvJitLink, in NVIDIA's packages, and in the toolkit that the environment names.
+
+    Raises:
+        ToolchainError: If it is nowhere.
+    """
+    file, cu12 = f"lib{name}.a", version().major == 12
+    beside = Path(find_library("nvJitLink")).resolve().parent
+    packaged = libraries.find_packaged(f"{'cuda_runtime' if cu12 else 'cu13'}/lib/{file}", f"nvshmem/lib/{file}")
+    roots = filter(None, map(os.environ.get, ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME")))
+    places = [beside / file, packaged, *(f"{root}/{name}/{file}" for root in roots for name in ("lib64", "lib"))]
+    for found in (Path(place) for place in places if place and os.path.isfile(place)):  # noqa: PTH113 - any text
+        data = found.read_bytes()
+        return LinkInput(InputKind.LIBRARY, data, file), hashlib.sha256(data).hexdigest()
+    hint = (
+        f"install the package that has it, as nvidia-cuda-runtime{'-cu12' * cu12} has libcudadevrt.a, or set CUDA_PATH"
+    )
+    raise ToolchainError(f"there is no {file}", code="toolchain-missing", where=str(beside), hint=hint)
 
 
 def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, ptx: bool = False) -> Linked:

@@ -109,8 +109,8 @@ def missing_symbol_hint(name: str) -> str | None:
     if not name.startswith(("__cudaCDP", "cudaLaunchDevice", "cudaGetParameterBuffer")):
         return None
     return (
-        "this is dynamic parallelism, a kernel that launches kernels: launch them from the host, as jitlto.sequence "
-        "does, or have callers link the device runtime of the CUDA toolkit, libcudadevrt.a, with planner.add_binary"
+        "this is dynamic parallelism, a kernel that launches kernels: link the toolkit's libcudadevrt.a, by "
+        'libraries = ["cudadevrt"] under [link] or in link_options, or launch from the host, as jitlto.sequence does'
     )
 
 

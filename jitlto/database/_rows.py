@@ -29,11 +29,11 @@ from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader, list_schema
 from jitlto.database._records import Root
 from jitlto.record.family_record import FamilyRecord, PartRecord
-from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role
-from jitlto.record.parameters import sorted_values
+from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role, sorted_values
 
 T = TypeVar("T")
-SCHEMA = 4
+#: The schema without relocatable cubins, of which earlier releases know nothing, and the one with them.
+SCHEMA, SCHEMA_SASS = 4, 5
 INDEXES = ("shape", "entrypoint", "symbol", "provider")
 TABLES = ("family", *INDEXES, "fragment")
 _ROWS = "CREATE TABLE {}(key TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 BLOB NOT NULL) WITHOUT ROWID;\n"
@@ -159,13 +159,14 @@ class StoredRows:
 
     Args:
         reader: The open file.
+        schema: That of its header.
 
     Raises:
         DatabaseError: If its tables are not those of the schema, or its root is damaged. All methods raise it if what
             they read is damaged.
     """
 
-    def __init__(self, reader: SqliteReader) -> None:
+    def __init__(self, reader: SqliteReader, schema: int) -> None:
         self._reader, self.damaged = reader, reader.damaged
         # Rows that were read, and the bytes that others may have: in a forged file, rows may share pages.
         self._known: set[tuple[str, str]] = set()
@@ -174,7 +175,7 @@ class StoredRows:
         # The schema must match exactly: a file with views, triggers, virtual tables, indexes or defaults of its own is
         # rejected before a statement could use them.
         if sorted(reader.query("SELECT type, name, tbl_name, sql FROM sqlite_master")) != _LISTED:
-            raise reader.damaged(f"its tables are not those of schema {SCHEMA}")
+            raise reader.damaged(f"its tables are not those of schema {schema}")
         text = self._meta("root")
         #: SHA-256 of the content; equal digests mean equal databases.
         self.digest = sha256(text)
@@ -182,7 +183,7 @@ class StoredRows:
             raise reader.damaged("its digest is not that of its content")
         #: What the digest is computed from.
         self.root = root = self.decode(partial(records.decode, Root), text)
-        if root.schema != SCHEMA or root.tables.keys() != set(TABLES):
+        if root.schema != schema or root.tables.keys() != set(TABLES):
             raise reader.damaged("invalid root")
 
     def decode(self, decode: Callable[[bytes], T], record: bytes) -> T:

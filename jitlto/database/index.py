@@ -39,6 +39,8 @@ class Index:
     ) -> None:
         self._rows, self._shapes, self._read_all = rows, shapes, read_all
         self._family = family.name
+        #: The toolkit's libraries that every link of the family takes.
+        self.libraries: Sequence[str] = family.link.libraries
         self._families = (family.name, *family.uses)
         self._uses: dict[str, dict[str, SymbolUse]] = {}  # by symbol
         self._provided: dict[str, list[tuple[str, Shape]]] = {}  # shapes of the providers, by symbol

@@ -62,6 +62,7 @@ class FamilyDeclaration:
     uses: tuple[FamilyDeclaration, ...] = ()  # whose device groups its kernels may contain, in the order declared
     is_auto: bool = False  # whether LTO-IR is added for each later architecture for which the code differs
     version: str = ""  # the author's, of what callers see
+    sass: tuple[Architecture, ...] = ()  # for which fragments have relocatable cubins, sorted
     opaque: tuple[str, ...] = ()  # types that the interfaces only declare, and into which no fragment looks
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
@@ -78,7 +79,7 @@ class FamilyDeclaration:
 
     def image_forms(self, architectures: Sequence[Architecture]) -> tuple[ImageForm, ...]:
         """Return the images of a fragment with LTO-IR for some architectures, which are sorted."""
-        wanted = {ImageKind.LTOIR: architectures, ImageKind.PTX: architectures[:1]}
+        wanted = {ImageKind.LTOIR: architectures, ImageKind.PTX: architectures[:1], ImageKind.SASS: self.sass}
         return tuple((kind, each) for kind in self.images for each in wanted[kind])
 
     @property
@@ -155,14 +156,16 @@ def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
     raise FamilyError(f"no family {str(name_or_path)!r}", code="family-not-found", hint=hint)
 
 
-def _parse_architectures(table: TomlTable, archs: Iterable[str] | Literal["auto"]) -> tuple[Architecture, ...]:
+def _parse_architectures(
+    table: TomlTable, archs: Iterable[str] | Literal["auto"], key: str = "archs"
+) -> tuple[Architecture, ...]:
     """Parse and sort the key ``archs``; for ``auto``, return the base that is always among them."""
     if archs == "auto":
         return (_BASE,)
     try:
         parsed = sorted({Architecture.parse(arch) for arch in archs})
     except JitltoError as error:
-        raise table.error(f"invalid archs: {error.what}", error.hint) from None
+        raise table.error(f"invalid {key}: {error.what}", error.hint) from None
     if not parsed:
         raise table.error("archs is empty", 'write archs = ["75"]')
     return tuple(parsed)
@@ -183,7 +186,8 @@ class _FamilyTable(msgspec.Struct):
     version: Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]{0,100}\Z")] = ""
     std: str = "c++17"
     include: tuple[str, ...] = (".",)
-    images: tuple[str, ...] = tuple(ImageKind)
+    images: tuple[str, ...] = ("ltoir", "ptx")
+    sass: tuple[str, ...] = ()
     syntax: Literal["jinja", "cmake"] = "jinja"
     opaque: tuple[str, ...] = ()
 
@@ -255,7 +259,11 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         if names.count(name) > 1:
             other = document.table("device").table(name)
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
-    link = _read_link(document.table("link", required=False))
+    link_table = document.table("link", required=False)
+    try:
+        link = LinkOptions.from_mapping(link_table.values)
+    except JitltoError as error:
+        raise link_table.error(error.what, error.hint, case="link-option") from None
     uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
     include: dict[str, Path] = {}
     for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
@@ -268,12 +276,13 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         _parse_architectures(table, family.archs),
         family.toolchain,
         family.options,
-        tuple(sorted(map(ImageKind, family.images))),
+        tuple(sorted(map(ImageKind, (*family.images, *(["sass"] if family.sass else []))))),
         link,
         tuple(sorted(groups, key=lambda group: group.name)),
         uses,
         family.archs == "auto",
         family.version,
+        _parse_architectures(table, family.sass, "sass") if family.sass else (),
         family.opaque,
     )
     parameters = {name for each in (made, *made.all_used().values()) for group in each.groups for name in group.key}
@@ -313,6 +322,8 @@ def _uses(
         if family.link.compile_flags() != link.compile_flags():
             what = f"{used} is compiled with other arithmetic options or line information than {name}"
             raise table.error(what, "give both the same in [link]", case="use")
+        if missing := [each for each in family.link.libraries if each not in link.libraries]:
+            raise table.error(f"{used} needs libraries {missing}", "name them under [link] here, too", case="use")
         uses.append(family)
     owners = dict.fromkeys(groups, name)
     known: dict[str, FamilyDeclaration] = {}
@@ -325,13 +336,6 @@ def _uses(
                 what = f"both {owner} and {each.name} have a group {group.name!r}"
                 raise table.error(what, "rename one of them", case="use")
     return tuple(uses)
-
-
-def _read_link(table: TomlTable) -> LinkOptions:
-    try:
-        return LinkOptions.from_mapping(table.values)
-    except JitltoError as error:
-        raise table.error(error.what, error.hint, case="link-option") from None
 
 
 def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:

@@ -43,7 +43,7 @@ def check_conflicts(
         LinkError: For the first two that do.
     """
     mode = link_target.link_mode
-    theirs = [(user, i) for user in supplied if not user.symbols.opaque for kind, i in user.images if kind == mode]
+    theirs = [(user, i) for user in supplied if not user.symbols.opaque for i in user.for_mode(mode)]
     texts = [item for _, item in theirs if item.kind is InputKind.PTX]
     ltoir = [(i, user.symbols.provides) for user, i in theirs if i.has_inline and i.kind is not InputKind.PTX]
     try:

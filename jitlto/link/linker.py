@@ -22,14 +22,15 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False) -> Linke
         LinkError: Or a subclass, if the plan does not link.
     """
     target, flags = plan.link_target, plan.flags
-    supplied = [item for user in plan.supplied for mode, item in user.images if mode == target.link_mode]
+    supplied = [item for user in plan.supplied for item in user.for_mode(target.link_mode)]
     if ptx:  # what is not LTO-IR is linked after it was optimised
         supplied = [item for item in supplied if item.kind is InputKind.LTOIR or holds_ltoir(item.data)]
     images = zip(plan.fragments, plan.images, strict=True)
     begin = time.perf_counter()
     with plan.services.events.step("link", plan.entry.key.text):
         inputs = [LinkInput(InputKind.FATBIN, plan.database.read(i), fragment.key.text) for fragment, i in images]
-        linked = nvjitlink.link([*inputs, *supplied], target.architecture, flags, ptx=ptx)
+        others = [*supplied, *(item for item, _ in plan.libraries if not ptx)]
+        linked = nvjitlink.link([*inputs, *others], target.architecture, flags, ptx=ptx)
     seconds = time.perf_counter() - begin
     if supplied:
         from jitlto.link.conflicts import check_conflicts  # imported lazily: few plans have inputs

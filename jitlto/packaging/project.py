@@ -20,6 +20,7 @@ from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
 from jitlto.packaging.family_sources import list_files
 from jitlto.packaging.pyproject import PackageConfig, check_entry_points, load_config
+from jitlto.record.fragment import ImageKind
 
 # Directories that builds leave at the top of a project.
 _BUILD_OUTPUTS = ("build", "dist")
@@ -128,10 +129,11 @@ def _find_difference(opened: FragmentDatabase, families: Sequence[FamilyDeclarat
         if {*expected.architectures} <= {*record.architectures}:  # "auto" adds some
             expected = msgspec.structs.replace(expected, architectures=record.architectures)
         fragments = opened.fragments(family.name)
-        made = {(image.kind, image.toolchain) for fragment in fragments for image in fragment.images}
+        images = [image for fragment in fragments for image in fragment.images]
         same = {name: getattr(expected, name) == getattr(record, name) for name in expected.__struct_fields__}
         same["fragments"] = {each.key for each in render_family(family)} == {each.key for each in fragments}
-        same["images"] = made == {(kind, family.toolchain) for kind in family.images}
+        same["images"] = {(i.kind, i.toolchain) for i in images} == {(kind, family.toolchain) for kind in family.images}
+        same["sass"] = {i.architecture for i in images if i.kind is ImageKind.SASS} == {*family.sass}
         if differing := [name for name, is_same in same.items() if not is_same]:
             return f"was built from a different declaration of {family.name}: {', '.join(differing)} differ"
     return None

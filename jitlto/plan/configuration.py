@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.base.text import abbreviate, suggest
 from jitlto.base.types import cpp_name, find_scalar, from_numpy_name, is_same_value
-from jitlto.record.parameters import numbers_first
+from jitlto.record.fragment import numbers_first
 
 #: The ways to link fragments.
-LINK_MODES = ("lto", "ptx")
+LINK_MODES = ("lto", "ptx", "sass")
 
 
 def normalize_configuration(
@@ -47,7 +47,7 @@ def normalize_configuration(
 
 def unknown_link_mode(link_mode: str) -> PlanError:
     """Return the error for a link mode that is none of :data:`LINK_MODES`."""
-    return PlanError(f"unknown link mode {abbreviate(link_mode)}", code="plan-link-mode", hint="use lto or ptx")
+    return PlanError(f"unknown link mode {abbreviate(link_mode)}", code="plan-link-mode", hint="use lto, ptx or sass")
 
 
 def _match_value(name: str, text: str, values: Sequence[str], family: str) -> str:

@@ -20,7 +20,7 @@ from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.compatibility import LinkTarget, choose_target, native_target, select_images
-from jitlto.cuda.nvjitlink import InputKind, name_loaded
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, name_loaded, read_device_library
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.database import FragmentDatabase
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
@@ -47,7 +47,7 @@ class Request(Struct, frozen=True):
         configuration: Parameter values.
         pinned: Keys of the fragments that were named outright.
         supplied: The caller's own inputs, in the order given.
-        link_mode: ``lto`` or ``ptx``.
+        link_mode: ``lto``, ``ptx`` or ``sass``.
         link_options: Put over the family's own.
     """
 
@@ -69,7 +69,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         supplied: The caller's own inputs, linked after the fragments, in this order.
         options: Options of the link.
         built: The link options that the family was built with.
-        mode: ``lto`` or ``ptx``, as requested.
+        mode: ``lto``, ``ptx`` or ``sass``, as requested.
         arch: The target; None for that of the current device.
         database: The database that images are read from.
         services: The session whose kernel cache links it; its module is above.
@@ -163,7 +163,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
 
     @property
     def link_mode(self) -> str:
-        """``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink have different CUDA majors."""
+        """As requested; ``ptx`` instead of ``lto`` if fragments and nvJitLink have different CUDA majors."""
         return self.link_target.link_mode
 
     @cached_property
@@ -203,13 +203,22 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         return (*lto, *self.options.flags())
 
     @cached_property
+    def libraries(self) -> tuple[tuple[LinkInput, str], ...]:
+        """The toolkit's libraries that are linked, and their digests; not needed where the kernel is found linked.
+
+        Raises:
+            ToolchainError: If one is not installed.
+        """
+        return tuple(map(read_device_library, self.options.libraries))
+
+    @cached_property
     def link_key(self) -> LinkKey:
         """The inputs of the link, over which the digest is computed."""
         target, resolution = self.link_target, self.resolution
         content = {
             "schema": _DIGEST_SCHEMA,
             "images": [image.sha256 for image in self.images],
-            "supplied": [item.identity for item in self.supplied],
+            "supplied": [*(item.identity for item in self.supplied), *(digest for _, digest in self.libraries)],
             "entry": resolution.entry.entry,
             "arch": target.architecture.sm,
             "flags": self.flags,
@@ -272,7 +281,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         What is not LTO-IR, such as a library of machine code, is no part of it: calls to that are left.
 
         Raises:
-            LinkError: Or a subclass. Always in ``ptx`` mode, which has no link-time optimisation.
+            LinkError: Or a subclass. Always in the other modes, which have no link-time optimisation.
         """
         if arch is not None:
             return self.for_arch(arch).link_ptx()
@@ -307,7 +316,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
             "entry": demangle(self.entry.entry),
             "configuration": self.configuration,
             "fragments": [str(fragment.key) for fragment in self.fragments],
-            "supplied": [item.symbols.name for item in self.supplied],
+            "supplied": [*(item.symbols.name for item in self.supplied), *(item.name for item, _ in self.libraries)],
             "signature": [str(parameter) for parameter in self.entry.signature],
             "arch": self.target.sm,
             "link_mode": self.link_mode,

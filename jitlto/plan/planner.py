@@ -157,7 +157,8 @@ class Planner(Generic[Loaded]):
 
         Args:
             arch: The target, e.g. ``sm_90``; by default that of the current device, determined when it is needed.
-            link_mode: ``lto``: link-time optimisation. ``ptx``: link PTX, with calls between the fragments.
+            link_mode: ``lto``: link-time optimisation. ``ptx`` and ``sass``: link PTX or cubins,
+                with calls between the fragments.
             link_options: Overrides of the family's link options; see :class:`~jitlto.record.options.LinkOptions`.
 
         Raises:
@@ -181,14 +182,14 @@ class Planner(Generic[Loaded]):
             callers = record.for_callers_code(link_options)
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
+        options = record.link.merge(link_options)
         supplied = self._inputs(database, callers, index) if self._supplied or self._functions else []
-        resolution = self._resolve(index, supplied)
+        resolution = self._resolve(index, supplied, libraries=options.libraries)
         request = None  # a Python function cannot be recorded
         if not self._functions:
             pinned = tuple(str(fragment.key) for fragment in self._pinned)
             asked = (self._configuration, pinned, tuple(self._supplied), link_mode, dict(link_options))
             request = Request(family.name, self._entry, *asked)
-        options = record.link.merge(link_options)
         about = (family.name, resolution, tuple(supplied), options, record.link, link_mode, target)
         return Plan(*about, database, family.session, request, family.again())
 
@@ -203,10 +204,21 @@ class Planner(Generic[Loaded]):
         return self
 
     def _resolve(
-        self, index: Index, supplied: Sequence[inputs.UserInput], further: Sequence[UserSymbols] = ()
+        self,
+        index: Index,
+        supplied: Sequence[inputs.UserInput],
+        further: Sequence[UserSymbols] = (),
+        libraries: Sequence[str] | None = None,
     ) -> Resolution:
         symbols = [*(item.symbols for item in supplied), *further]
-        return resolve(index, self._configuration, entry_group=self._entry, pinned=self._pinned, supplied=symbols)
+        return resolve(
+            index,
+            self._configuration,
+            entry_group=self._entry,
+            pinned=self._pinned,
+            supplied=symbols,
+            libraries=libraries,
+        )
 
     def _inputs(self, database: FragmentDatabase, record: FamilyRecord, index: Index) -> list[inputs.UserInput]:
         from jitlto.plan.user_code import inputs, python_functions

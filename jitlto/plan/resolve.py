@@ -16,8 +16,7 @@ from jitlto.base.mangling import demangle
 from jitlto.database.index import Index
 from jitlto.plan import resolve_errors
 from jitlto.plan.supplied import UserSymbols, check_inputs_used, missing_provider, name_of
-from jitlto.record.fragment import Fragment, Role, Symbol, SymbolKind
-from jitlto.record.parameters import agrees
+from jitlto.record.fragment import Fragment, Role, Symbol, SymbolKind, agrees
 
 
 class Resolution(Struct, frozen=True):
@@ -40,6 +39,7 @@ def resolve(
     entry_group: str | None = None,
     pinned: Sequence[Fragment] = (),
     supplied: Sequence[UserSymbols] = (),
+    libraries: Sequence[str] | None = None,
 ) -> Resolution:
     """Resolve a configuration.
 
@@ -49,13 +49,14 @@ def resolve(
         entry_group: The entrypoint's group, if the family has several.
         pinned: Fragments that the caller added by key.
         supplied: The caller's own inputs; the symbols that they provide are not searched for in fragments.
+        libraries: The toolkit's libraries that are linked; None for the family's own.
 
     Raises:
         UnknownValueError, AmbiguousConfigurationError, MissingProviderError, InterfaceMismatchError, PlanError: If the
             configuration does not select exactly one fragment for every required symbol.
     """
     entry = choose_entry(index, configuration, entry_group, pinned)
-    return Selection(index, configuration, entry, pinned, supplied).finish()
+    return Selection(index, configuration, entry, pinned, supplied, libraries=libraries).finish()
 
 
 def is_compatible(required: Symbol, provided: Symbol) -> bool:
@@ -124,6 +125,7 @@ class Selection:
         pinned: Fragments that are chosen whatever the configuration says.
         supplied: The caller's own inputs.
         given: Names of further symbols that need no provider.
+        libraries: As for :func:`resolve`. They provide what no fragment does and has no C++ name; the link proves it.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class Selection:
         pinned: Sequence[Fragment] = (),
         supplied: Sequence[UserSymbols] = (),
         given: Collection[str] = (),
+        libraries: Sequence[str] | None = None,
     ) -> None:
         self.index = index
         self.configuration = configuration
@@ -144,7 +147,7 @@ class Selection:
         self.required: dict[str, tuple[Symbol, Fragment | UserSymbols]] = {}
         #: By name, the candidates for each required symbol that nothing provides yet: none, or several.
         self.open: dict[str, Sequence[Fragment]] = {}
-        self._explicit = (pinned, supplied, given)
+        self._explicit = (pinned, supplied, given, index.libraries if libraries is None else libraries)
         self._provided = set(given)
         self._sole = set[str]()  # the symbols that only one fragment can provide, which was chosen for that
         self._pending: list[str] = []
@@ -185,7 +188,7 @@ class Selection:
             if len(candidates) == 1:
                 self._sole.add(name)
                 self._choose(candidates[0])
-            else:
+            elif candidates or name.startswith("_Z") or not self._explicit[3] or self.index.provider_keys(name):
                 self.open[name] = candidates
         self.open = {name: self.open[name] for name in sorted(self.open) if name not in self._provided}
 
@@ -199,7 +202,7 @@ class Selection:
         Raises:
             PlanError: As :func:`resolve`.
         """
-        pinned, supplied, _ = self._explicit
+        pinned, supplied, *_ = self._explicit
         self._decide()
         self._check_alternatives()
         needed = self.required.keys()

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from jitlto.base.errors import AmbiguousConfigurationError, UnknownValueError
 from jitlto.plan.configuration import describe_choice
-from jitlto.record.fragment import Fragment, FragmentKey
-from jitlto.record.parameters import sorted_values
+from jitlto.record.fragment import Fragment, FragmentKey, sorted_values
 
 
 def undecided(

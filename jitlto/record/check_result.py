@@ -33,6 +33,7 @@ class FamilyCheck(msgspec.Struct, frozen=True):
         compared: In how many pairs of fragments inline functions were compared; None if they were not.
         linked: How many kernels were linked for each target, of those that need no callers' code: all, or of more than
             10,000 a covering set.
+        cubins: How many links of cubins were made beside those of LTO-IR.
         known: How many of the links an earlier check had made, so that they were not made again.
     """
 
@@ -46,6 +47,7 @@ class FamilyCheck(msgspec.Struct, frozen=True):
     compared: int | None = None
     linked: int = 0
     known: int = 0
+    cubins: int = 0
 
 
 class CheckResult(msgspec.Struct, frozen=True):

@@ -44,10 +44,11 @@ class Role(StrEnum):
 
 
 class ImageKind(StrEnum):
-    """``ltoir``: LTO-IR. ``ptx``: relocatable PTX."""
+    """``ltoir``: LTO-IR. ``ptx``: relocatable PTX. ``sass``: a relocatable cubin."""
 
     LTOIR = "ltoir"
     PTX = "ptx"
+    SASS = "sass"
 
 
 #: What an image holds, and for which architecture.
@@ -144,7 +145,7 @@ class Image(Struct, frozen=True, order=True, gc=False):
     """A compressed fatbin with the code of a fragment for one architecture; its bytes stay in the database.
 
     Args:
-        kind: LTO-IR, or relocatable PTX.
+        kind: LTO-IR, relocatable PTX, or a relocatable cubin.
         architecture: The architecture that it was compiled for.
         sha256: Of the bytes, in hexadecimal.
         size: In bytes.
@@ -161,9 +162,14 @@ class Image(Struct, frozen=True, order=True, gc=False):
     version: Version
     ptx_isa: Version | None = None
 
+    @property
+    def code(self) -> str:
+        """What it was compiled for: ``sm_90`` for machine code, ``compute_90`` for all else."""
+        return self.architecture.sm if self.kind is ImageKind.SASS else self.architecture.compute
+
     def __str__(self) -> str:
         isa = f" (ISA {self.ptx_isa})" if self.ptx_isa else ""
-        return f"{self.kind} {self.architecture.compute}, {self.toolchain} {self.version}{isa}"
+        return f"{self.kind} {self.code}, {self.toolchain} {self.version}{isa}"
 
 
 class Fragment(Struct, frozen=True, gc=False):
@@ -197,3 +203,20 @@ class Fragment(Struct, frozen=True, gc=False):
 def is_name(text: str) -> bool:
     """Return whether ``text`` may name a family, a group or a parameter."""
     return _NAME.fullmatch(text) is not None
+
+
+def agrees(key: FragmentKey, configuration: Mapping[str, str]) -> bool:
+    """Return whether no parameter of a key contradicts a configuration; parameters that it does not name are free."""
+    return all(configuration.get(name, value) == value for name, value in key.parameters)
+
+
+def sorted_values(several: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
+    """Join values by parameter: return each parameter with all of its values, both sorted."""
+    values: dict[str, set[str]] = {}
+    for name, some in several:
+        values.setdefault(name, set()).update(some)
+    return {name: tuple(sorted(values[name], key=numbers_first)) for name in sorted(values)}
+
+
+def numbers_first(text: str) -> tuple[int, float, str]:
+    return (0, float(text), text) if text.isdecimal() else (1, 0.0, text)

@@ -57,6 +57,7 @@ _DECLARED = {
     "compiler-bindir": "NVCC_CCBIN in the environment",
 }  # fmt: skip
 _ALWAYS = frozenset(["dlto", "rdc", "relocatable-device-code"])
+_Library: TypeAlias = Annotated[str, Meta(max_length=100, pattern=r"\A[A-Za-z0-9_]+\Z")]  # no path
 _Assembler: TypeAlias = Annotated[str, Meta(max_length=_LONGEST_OPTION, pattern=r"\A-[ -~]*\Z")]
 
 
@@ -75,6 +76,7 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
         lineinfo: Keep line numbers for profilers; declared under ``[link]``, so that the compiler makes them.
         split_compile: Threads for optimising one kernel in parts; 0 for all cores.
         ptxas: Options passed on to ptxas, one each.
+        libraries: Device libraries of the toolkit that are linked too, such as ``cudadevrt``.
     """
 
     fast_math: bool = False
@@ -87,6 +89,7 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     lineinfo: bool = False
     split_compile: Annotated[int, Meta(ge=0, le=_LARGEST_COUNT)] | None = None
     ptxas: Annotated[tuple[_Assembler, ...], Meta(max_length=_MOST_OPTIONS)] = ()
+    libraries: Annotated[tuple[_Library, ...], Meta(max_length=_MOST_OPTIONS)] = ()
 
     def __post_init__(self) -> None:
         for option in self.ptxas:
@@ -157,11 +160,17 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     def find_ineffective(self, built: LinkOptions, link_mode: str) -> list[str]:
         """Return the names of options that differ from those a family was built with and that no link can change."""
         mine, theirs = self._arithmetic(), built._arithmetic()
-        late = {name for name in mine if link_mode == "ptx" or (name == "prec_sqrt" and self.prec_sqrt is not None)}
+        late = {name for name in mine if link_mode != "lto" or (name == "prec_sqrt" and self.prec_sqrt is not None)}
         differing = sorted(name for name in late if _effective(name, mine) != _effective(name, theirs))
-        if self.fast_math != built.fast_math and (built.fast_math or link_mode == "ptx"):
+        if self.fast_math != built.fast_math and (built.fast_math or link_mode != "lto"):
             differing.append("fast_math")
-        return [*differing, "lineinfo"] if self.lineinfo and not built.lineinfo else differing
+        if self.lineinfo and not built.lineinfo:
+            differing.append("lineinfo")
+        if link_mode != "sass":
+            return differing
+        return differing + [
+            name for name in ("max_registers", "optimization", "ptxas") if getattr(self, name) != getattr(built, name)
+        ]
 
     def _arithmetic(self) -> dict[str, bool | None]:
         """Return the four arithmetic switches, with what ``fast_math`` makes of those that are unset."""

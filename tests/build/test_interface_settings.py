@@ -11,7 +11,7 @@ from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import build
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
-from jitlto.families.declaration import load_family
+from jitlto.families.declaration import FamilyDeclaration, load_family
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import write_family
@@ -183,6 +183,18 @@ def test_families_that_use_each_other_are_compared(
     with raises(BuildError, "build-interface-architecture", "f.cuh", "used/f", "user/kern"):
         link("wrong", interface)
     link("right", STRUCTURE("", "float a;"))
+
+
+@pytest.mark.slow
+def test_an_interface_means_the_same_in_cubins_and_in_ltoir(tmp_path: Path, cache: Cache) -> None:
+    def made(name: str, settings: str) -> list[FamilyDeclaration]:
+        return [load_family(path) for path in _two(tmp_path / name, ARCHS["parentheses"], settings, settings)]
+
+    with raises(BuildError, "build-interface-architecture", "f.cuh", "used/f", "75, 90"):
+        build(made("wrong", 'sass = ["90"]'), tmp_path / "wrong.fragdb", jobs=1, cache=cache)
+    both = build(made("right", 'sass = ["90"]\narchs = ["75", "90"]'), tmp_path / "right.fragdb", jobs=1, cache=cache)
+    with FragmentDatabase(both.path) as opened:
+        assert KernelFamily("user", opened).plan(link_mode="sass").link("sm_90").cubin
 
 
 def test_a_header_that_an_interface_asks_for_is_not_its_users(tmp_path: Path) -> None:

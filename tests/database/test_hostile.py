@@ -22,9 +22,8 @@ from jitlto.database import FragmentDatabase
 from jitlto.database._rows import TABLES, checksum
 from jitlto.database.index import Index
 from jitlto.plan.resolve import Resolution, resolve
-from jitlto.record.fragment import Role
+from jitlto.record.fragment import Role, agrees
 from jitlto.record.options import LinkOptions
-from jitlto.record.parameters import agrees
 from jitlto.runtime.family import KernelFamily, load
 from tests.support.errors import raises
 from tests.support.fuzz_targets import changed, rows, with_rows

@@ -19,9 +19,8 @@ from jitlto.database.index import Index
 from jitlto.plan.resolve import resolve
 from jitlto.plan.supplied import UserSymbols
 from jitlto.record.family_record import FamilyRecord, GroupRecord
-from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
+from jitlto.record.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind, sorted_values
 from jitlto.record.options import LinkOptions
-from jitlto.record.parameters import sorted_values
 from jitlto.runtime.family import KernelFamily
 from tests.support.index import WholeIndex
 

@@ -7,7 +7,7 @@ import pytest
 
 from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.plan.configuration import normalize_configuration
-from jitlto.record.parameters import sorted_values
+from jitlto.record.fragment import sorted_values
 from tests.support.errors import raises
 
 KNOWN: Mapping[str, Sequence[str]] = {

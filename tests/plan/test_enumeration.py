@@ -11,8 +11,7 @@ from jitlto.base.errors import PlanError
 from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels
 from jitlto.plan.resolve import resolve
-from jitlto.record.fragment import Fragment, Role
-from jitlto.record.parameters import agrees
+from jitlto.record.fragment import Fragment, Role, agrees
 from jitlto.runtime.family import KernelFamily
 from tests.plan.test_resolve import OP, fragment, kernel
 from tests.support.index import index_of, open_written

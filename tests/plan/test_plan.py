@@ -40,6 +40,7 @@ namespace mini {
 template <> __device__ float op<float>(float a) { return sqrtf(a) / (a + 3.0f) * 5.0f + a; }
 }
 """
+CALLED = b"_ZN4mini2opIfEET_S1_"  # stands in a cubin where it was not inlined
 ALTERATIONS: dict[str, dict[str, object]] = {
     "another value": {"op_name": "square"},
     "another kernel": {"data_type": "double"},
@@ -185,8 +186,8 @@ def test_a_target_that_nvjitlink_does_not_know_is_an_architecture_error(plan: Pl
 
 
 def test_unknown_link_modes_and_options_are_plan_errors(mini: KernelFamily) -> None:
-    with raises(PlanError, "plan-link-mode", "'sass'"):
-        mini.plan(arch="sm_90", link_mode="sass", **TWICE)
+    with raises(PlanError, "plan-link-mode", "'cubin'"):
+        mini.plan(arch="sm_90", link_mode="cubin", **TWICE)
     with raises(PlanError, "plan-invalid-link", "fast_maths", hint="did you mean 'fast_math'"):
         mini.plan(arch="sm_90", link_options={"fast_maths": True}, **TWICE)
     with raises(PlanError, "plan-invalid-link", "debug"):
@@ -390,6 +391,32 @@ def test_without_ltoir_images_an_lto_link_is_a_version_error_and_a_ptx_link_work
     with raises(VersionError, "link-version-no-image", "ltoir"):
         only_ptx.plan(arch="sm_90", **TWICE).link()
     assert only_ptx.plan(arch="sm_90", link_mode="ptx", **TWICE).link().cubin[:4] == b"\x7fELF"
+
+
+def test_cubins_link_as_they_are_with_calls_between_them(mini: KernelFamily, sass_path: Path) -> None:
+    with FragmentDatabase(sass_path) as opened:
+        family = KernelFamily("mini", opened)
+        plan = family.plan(arch="sm_89", link_mode="sass", **TWICE)
+        assert {image.code for image in plan.images} == {"sm_80"}
+        assert CALLED in plan.link().cubin
+        assert plan.link(arch="sm_90").cubin != plan.link().cubin
+        assert CALLED not in family.plan(arch="sm_89", **TWICE).link().cubin
+        with raises(ArchitectureError, None, "sm_80, sm_90", "sm_100", hint="sass"):
+            plan.link("sm_100")
+        for option in ({"fast_math": True}, {"max_registers": 32}, {"optimization": 0}):
+            with raises(LinkError, "link-option-late", *option):
+                family.plan(arch="sm_90", link_mode="sass", link_options=option, **TWICE).link()
+        user = family.planner(data_type="float").add_source(DIVIDE)
+        assert user.plan(arch="sm_90", link_mode="sass").link().cubin
+    with raises(VersionError, "link-version-no-image", "no sass image"):
+        mini.plan(arch="sm_90", link_mode="sass", **TWICE).link()
+
+
+def test_cubins_newer_than_the_linker_are_a_version_error(sass_path: Path, tmp_path: Path) -> None:
+    newer = Version(nvjitlink.version().major, nvjitlink.version().minor + 1)
+    family = altered(sass_path, tmp_path / "newer.fragdb", lambda i: replace(i, version=newer))
+    with raises(VersionError, "link-version", "cubins", f"{newer}", hint=f"at least {newer}"):
+        family.plan(arch="sm_90", link_mode="sass", **TWICE).link()
 
 
 def test_ptx_newer_than_the_linker_reads_is_a_version_error(mini_path: Path, tmp_path: Path) -> None:

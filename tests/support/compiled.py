@@ -13,7 +13,7 @@ BASE = Architecture(75)
 
 
 def forms(
-    architectures: Sequence[Architecture], kinds: Iterable[ImageKind] = tuple(ImageKind)
+    architectures: Sequence[Architecture], kinds: Iterable[ImageKind] = (ImageKind.LTOIR, ImageKind.PTX)
 ) -> tuple[ImageForm, ...]:
     """Return what a family has by default: LTO-IR for each architecture, PTX for the first."""
     return tuple((kind, each) for kind in kinds for each in architectures[: 1 if kind is ImageKind.PTX else None])

@@ -222,7 +222,7 @@ def with_rows(path: Path, content: Iterable[Any], part: Any = None) -> None:
         blobs = dict(connection.execute("SELECT sha256, data FROM blob"))
     meta = {} if part is None else {"part": json.dumps(part, sort_keys=True, separators=(",", ":")).encode()}
     path.unlink()
-    writer._fill(path, meta, ((*name, record) for name, record in sorted(listed.items())), blobs)
+    writer._fill(path, writer.SCHEMA, meta, ((*name, record) for name, record in sorted(listed.items())), blobs)
 
 
 def use(path: Path) -> None:

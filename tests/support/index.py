@@ -8,9 +8,8 @@ from jitlto.base.versions import Architecture
 from jitlto.database import FragmentDatabase, writer
 from jitlto.database.index import Index
 from jitlto.record.family_record import FamilyRecord
-from jitlto.record.fragment import Fragment, FragmentKey
+from jitlto.record.fragment import Fragment, FragmentKey, agrees
 from jitlto.record.options import LinkOptions
-from jitlto.record.parameters import agrees
 
 
 def open_written(fragments: Iterable[Fragment], families: Iterable[FamilyRecord] = ()) -> FragmentDatabase:
@@ -31,7 +30,7 @@ class WholeIndex(Index):
     """The same look-ups by comparing every fragment: the judge of those that read a database."""
 
     def __init__(self, fragments: Sequence[Fragment]) -> None:
-        self._all = fragments
+        self._all, self.libraries = fragments, ()
         self._read_all, self._fragments = (lambda: fragments), {}
 
     def requires(self, symbol: str) -> bool:

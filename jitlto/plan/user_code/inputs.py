@@ -32,7 +32,7 @@ class UserInput(Struct, frozen=True):
 
     Args:
         symbols: The symbols that it provides and requires.
-        images: The input to link in each mode that it supports, ``lto`` and ``ptx``.
+        images: The input to link with link-time optimisation, ``lto``, and without it, ``ptx``, where it supports that.
         identity: SHA-256 of its content or of its sources; it represents the input in a plan's digest.
     """
 
@@ -40,13 +40,17 @@ class UserInput(Struct, frozen=True):
     images: tuple[tuple[str, LinkInput], ...]
     identity: str
 
+    def for_mode(self, link_mode: str) -> list[LinkInput]:
+        """Return what is linked in a mode of a plan: nothing if it cannot take part."""
+        return [item for mode, item in self.images if (mode == "lto") == (link_mode == "lto")]
+
     def check(self, link_mode: str) -> None:
         """Check that it can take part in a link of a mode; whether nvJitLink reads it, that says itself.
 
         Raises:
             LinkError: If it cannot.
         """
-        if not any(mode == link_mode for mode, _ in self.images):
+        if not self.for_mode(link_mode):
             raise LinkError(
                 f"{self.symbols.name} cannot take part in a link without link-time optimisation",
                 code="link-needs-lto",

@@ -13,8 +13,7 @@ from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource, render_family
-from jitlto.record.fragment import FragmentKey
-from jitlto.record.parameters import agrees
+from jitlto.record.fragment import FragmentKey, agrees
 from jitlto.runtime.family import KernelFamily
 
 NAMES = ("ivf_flat", "fft", "transport")
