@@ -81,6 +81,7 @@ def test_different_types(a: str, b: str) -> None:
     assert not is_same_type(b, a)
 
 
+@pytest.mark.slow
 def test_types_of_any_depth_are_compared() -> None:
     deep = "B<" * 1200 + "float" + ">" * 1200
     assert is_same_type(deep, deep.replace(">>", "> >"))

@@ -93,6 +93,7 @@ def test_every_header_has_a_file_in_the_twin(tmp_path: Path) -> None:
         assert (sources / "mini" / name.removeprefix("../")).read_text() == text
 
 
+@pytest.mark.slow
 def test_headers_of_one_name_in_two_directories_are_both_in_a_twin(tmp_path: Path) -> None:
     files = {
         "family.toml": '[family]\nname = "two"\ninclude = ["one", "two"]\n'

@@ -188,6 +188,7 @@ def group(name: str, interface: str, definition: str, *, uses: tuple[str, ...] =
     }
 
 
+@pytest.mark.slow
 def test_an_interface_of_a_used_family_that_leaves_pack_open_is_named(tmp_path: Path, cache: Cache) -> None:
     first = group("first", "#pragma pack(1)\n__device__ float first();\n", "__device__ float first() { return 1; }")
     second = group("second", f"namespace lib {{ {VALUE} }}\n", "__device__ float lib::value(int x) { return x; }")
