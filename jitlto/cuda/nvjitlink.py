@@ -1,5 +1,6 @@
 """Linking with nvJitLink: inputs and flags in, a cubin or PTX out, its messages mapped to errors. No GPU needed."""
 
+import hashlib
 import os
 import re
 import threading
@@ -107,8 +108,8 @@ def name_loaded(error: VersionError, linker: Version) -> VersionError:
 
 
 @cache
-def read_device_library(name: str) -> LinkInput:
-    """Return a static library of device code, such as ``cudadevrt``, of the toolkit that nvJitLink is of.
+def read_device_library(name: str) -> tuple[LinkInput, str]:
+    """Return a static library of device code, such as ``cudadevrt``, and the SHA-256 of its content.
 
     It is looked for beside nvJitLink, in NVIDIA's packages, and in the toolkit that the environment names.
 
@@ -117,12 +118,12 @@ def read_device_library(name: str) -> LinkInput:
     """
     file, cu12 = f"lib{name}.a", version().major == 12
     beside = Path(find_library("nvJitLink")).resolve().parent
-    packages = ("cuda_runtime/lib" if cu12 else "cu13/lib", "nvshmem/lib")
-    packaged = libraries.find_packaged(*(f"{each}/{file}" for each in packages))
+    packaged = libraries.find_packaged(f"{'cuda_runtime' if cu12 else 'cu13'}/lib/{file}", f"nvshmem/lib/{file}")
     roots = filter(None, map(os.environ.get, ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME")))
-    toolkits = (Path(root, directory, file) for root in roots for directory in ("lib64", "lib"))
-    if found := next(filter(Path.is_file, (beside / file, Path(packaged or beside / file), *toolkits)), None):
-        return LinkInput(InputKind.LIBRARY, found.read_bytes(), file)
+    places = [beside / file, packaged, *(f"{root}/{name}/{file}" for root in roots for name in ("lib64", "lib"))]
+    for found in (Path(place) for place in places if place and os.path.isfile(place)):  # noqa: PTH113 - any text
+        data = found.read_bytes()
+        return LinkInput(InputKind.LIBRARY, data, file), hashlib.sha256(data).hexdigest()
     hint = (
         f"install the package that has it, as nvidia-cuda-runtime{'-cu12' * cu12} has libcudadevrt.a, or set CUDA_PATH"
     )

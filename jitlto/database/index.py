@@ -30,9 +30,6 @@ class Index:
         read_all: Reads all of these fragments, sorted by key.
     """
 
-    #: The toolkit's libraries that every link of the family takes.
-    libraries: Sequence[str] = ()
-
     def __init__(
         self,
         rows: StoredRows,
@@ -41,7 +38,9 @@ class Index:
         read_all: Callable[[], Sequence[Fragment]],
     ) -> None:
         self._rows, self._shapes, self._read_all = rows, shapes, read_all
-        self._family, self.libraries = family.name, family.link.libraries
+        self._family = family.name
+        #: The toolkit's libraries that every link of the family takes.
+        self.libraries: Sequence[str] = family.link.libraries
         self._families = (family.name, *family.uses)
         self._uses: dict[str, dict[str, SymbolUse]] = {}  # by symbol
         self._provided: dict[str, list[tuple[str, Shape]]] = {}  # shapes of the providers, by symbol

@@ -87,11 +87,6 @@ class Launcher(Shared):
         self._granted = 0
         self._launches = 0  # the plain way
 
-    @classmethod
-    def from_plan(cls, plan: Plan, linked: LinkedKernel) -> Launcher:
-        """Load the linked kernel of a plan."""
-        return cls(plan.chosen, linked, lambda: plan)
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Be planned and loaded again in another process: for the device there, if it is for the one here."""
         plan = self.plan

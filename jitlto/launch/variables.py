@@ -13,8 +13,7 @@ from jitlto.cuda.libraries import driver
 from jitlto.cuda.ptx import parse_ptx
 
 # What compilers put before names with internal linkage; and what people leave out or write as they like.
-_FILE = re.compile(r"\b_INTERNAL_\w+::")
-_UNNAMED = re.compile(rf"{_FILE.pattern}|\(anonymous ?namespace\)::|\A::|\s")
+_UNNAMED = re.compile(r"\b_INTERNAL_\w+::|\(anonymous ?namespace\)::|\A::|\s")
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,15 @@ def find_variable(launcher: Any, library: Any, name: str) -> Variable:
         library: The driver's handle of its code.
         name: In C++, or mangled.
     """
-    code, wanted = launcher.cubin, _UNNAMED.sub("", name)
+    code = launcher.cubin
     if code.startswith(b"\x7fELF"):
         symbols = sorted(read_variables(code))
     else:  # PTX that the driver compiled
-        declared = parse_ptx(code.decode()).declarations.values()
-        symbols = sorted(each.name for each in declared if each.space in ("global", "const"))
-    found = [name] if name in symbols else [each for each in symbols if _UNNAMED.sub("", demangle(each)) == wanted]
+        declared = parse_ptx(code.decode()).declarations
+        symbols = sorted(name for name in declared if declared[name].space in ("global", "const"))
+    names = {each: _UNNAMED.sub("", demangle(each)) for each in symbols}
+    wanted = _UNNAMED.sub("", name)
+    found = [name] if name in names else [each for each, called in names.items() if called == wanted]
     if len(found) == 1:
         device.ensure_context()
         with device.allowed_in_captures():  # the driver may load the code only now
@@ -65,7 +66,7 @@ def find_variable(launcher: Any, library: Any, name: str) -> Variable:
     elif found:
         what, hint = f"several variables are called {abbreviate(name)}", f"give one of {', '.join(found)}"
     else:
-        known = sorted({_FILE.sub("", demangle(each)) for each in symbols})
-        hint = f"it has {', '.join(known[:10]) or 'none'}; a static one in a function may have been removed"
-        what, hint = f"the linked code has no variable {abbreviate(name)}", suggest(name, known, hint)
+        known = ", ".join(sorted({*names.values()})[:10])
+        hint = f"it has {known or 'none'}; a static one in a function may have been removed"
+        what, hint = f"the linked code has no variable {abbreviate(name)}", suggest(name, names.values(), hint)
     raise LaunchError(what, code="launch-variable", where=launcher.chosen.kernel, hint=hint)

@@ -140,7 +140,12 @@ class KernelCache:
         if kernel is not None:
             put_all(self._disk, KERNELS, key.digest, key.encode(kernel))
         elif not self._may_link:
-            raise _not_cached(key)
+            told = "".join(f"{name}={value}, " for name, value in key.configuration) + f"digest {key.digest}"
+            raise NotCachedError(
+                f"kernel is not linked yet, and JITLTO_MODE=cached forbids linking it ({told})",
+                where=key.kernel,
+                hint="link it ahead with `jitlto warm`, on any machine with the same nvJitLink",
+            )
         return kernel
 
     def open_store_soon(self) -> None:
@@ -172,12 +177,3 @@ def find_kernel(digest: str, sources: Iterable[KernelSource]) -> LinkedKernel | 
         return LinkedKernel.decode(digest, payload, time.perf_counter() - begin, layer)
 
     return find_first(sources, KERNELS, digest, decode)
-
-
-def _not_cached(key: LinkKey) -> NotCachedError:
-    configuration = ", ".join(f"{name}={value}" for name, value in key.configuration)
-    return NotCachedError(
-        f"kernel is not linked yet, and JITLTO_MODE=cached forbids linking it ({configuration}; digest {key.digest})",
-        where=key.kernel,
-        hint="link it ahead with `jitlto warm`, on any machine with the same nvJitLink",
-    )

@@ -29,7 +29,7 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False) -> Linke
     begin = time.perf_counter()
     with plan.services.events.step("link", plan.entry.key.text):
         inputs = [LinkInput(InputKind.FATBIN, plan.database.read(i), fragment.key.text) for fragment, i in images]
-        others = [*supplied, *(() if ptx else plan.libraries)]
+        others = [*supplied, *(item for item, _ in plan.libraries if not ptx)]
         linked = nvjitlink.link([*inputs, *others], target.architecture, flags, ptx=ptx)
     seconds = time.perf_counter() - begin
     if supplied:

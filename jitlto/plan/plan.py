@@ -203,8 +203,8 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         return (*lto, *self.options.flags())
 
     @cached_property
-    def libraries(self) -> tuple[LinkInput, ...]:
-        """The toolkit's libraries that are linked; needed where the kernel has to be planned, not where it is found.
+    def libraries(self) -> tuple[tuple[LinkInput, str], ...]:
+        """The toolkit's libraries that are linked, and their digests; not needed where the kernel is found linked.
 
         Raises:
             ToolchainError: If one is not installed.
@@ -215,11 +215,10 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
     def link_key(self) -> LinkKey:
         """The inputs of the link, over which the digest is computed."""
         target, resolution = self.link_target, self.resolution
-        libraries = [hashlib.sha256(each.data).hexdigest() for each in self.libraries]
         content = {
             "schema": _DIGEST_SCHEMA,
             "images": [image.sha256 for image in self.images],
-            "supplied": [*(item.identity for item in self.supplied), *libraries],
+            "supplied": [*(item.identity for item in self.supplied), *(digest for _, digest in self.libraries)],
             "entry": resolution.entry.entry,
             "arch": target.architecture.sm,
             "flags": self.flags,
@@ -317,7 +316,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
             "entry": demangle(self.entry.entry),
             "configuration": self.configuration,
             "fragments": [str(fragment.key) for fragment in self.fragments],
-            "supplied": [*(item.symbols.name for item in self.supplied), *(item.name for item in self.libraries)],
+            "supplied": [*(item.symbols.name for item in self.supplied), *(item.name for item, _ in self.libraries)],
             "signature": [str(parameter) for parameter in self.entry.signature],
             "arch": self.target.sm,
             "link_mode": self.link_mode,

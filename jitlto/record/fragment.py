@@ -164,7 +164,7 @@ class Image(Struct, frozen=True, order=True, gc=False):
 
     @property
     def code(self) -> str:
-        """What it was compiled for: ``sm_90`` for machine code, ``compute_90`` for all else."""
+        """The architecture as compilers name it, ``sm_90`` for machine code and ``compute_90`` for all else."""
         return self.architecture.sm if self.kind is ImageKind.SASS else self.architecture.compute
 
     def __str__(self) -> str:

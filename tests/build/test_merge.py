@@ -18,7 +18,7 @@ from msgspec import structs
 from jitlto.base.errors import BuildError, DatabaseError
 from jitlto.base.versions import Architecture, Version
 from jitlto.build import proof
-from jitlto.build.cache.cache import open_cache
+from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.interface_proof import Faults
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
@@ -74,11 +74,12 @@ def whole(path: Path, faults: Faults, contents: dict[FragmentKey, str]) -> Whole
 
 
 @pytest.mark.slow
-def test_shards_built_for_real_merge_to_the_bytes_of_one_build(mini_path: Path, tmp_path: Path) -> None:
+def test_shards_built_for_real_merge_to_the_bytes_of_one_build(mini_path: Path, tmp_path: Path, cache: Cache) -> None:
     loaded = declaration.load_family(write_family(tmp_path / "mini", MINI))
     for count in (4, 9):
         parts = [
-            build([loaded], tmp_path / f"{n}.fragdb", jobs=1, shard=Shard(n, count)).path for n in range(1, count + 1)
+            build([loaded], tmp_path / f"{n}.fragdb", jobs=1, shard=Shard(n, count), cache=cache).path
+            for n in range(1, count + 1)
         ]
         merge_databases(parts[::-1], tmp_path / "out.fragdb")
         assert (tmp_path / "out.fragdb").read_bytes() == mini_path.read_bytes()

@@ -88,10 +88,12 @@ def compile_text(
 
 @pytest.fixture(scope="module")
 def nvcc_mini(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelFamily]:
-    """The family ``mini``, compiled with nvcc."""
+    """A kernel of the family ``mini``, compiled with nvcc."""
     directory = tmp_path_factory.mktemp("mini")
     toml = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\ntoolchain = "nvcc"\nsass = ["75", "90"]')
-    path = write_family(directory, MINI | {"family.toml": toml})
+    operation = '{"data_type": "float", "op_name": "square", "expr": "a * a"}'
+    matrices = {"kern.json": '{"data_type": "float"}', "op.json": operation}
+    path = write_family(directory, MINI | matrices | {"family.toml": toml})
     report = build([declaration.load_family(path)], directory / "mini.fragdb", jobs=1)
     with FragmentDatabase(report.path) as database:
         yield KernelFamily("mini", database)

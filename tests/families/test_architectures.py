@@ -113,15 +113,13 @@ SPECIFIC = """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("archs", ['["75"]', '"auto"'])
 def test_a_plan_takes_the_images_of_a_group_for_one_architecture_or_family_there_and_nowhere_else(
-    archs: str, tmp_path: Path, cache: Cache
+    tmp_path: Path, cache: Cache
 ) -> None:
-    declared = CONVERT["family.toml"].replace('"auto"', archs)
-    declared = declared.replace("[device.store]", '[device.store]\narchs = ["90a", "100f"]')
+    declared = CONVERT["family.toml"].replace("[device.store]", '[device.store]\narchs = ["90a", "100f"]')
     template = SPECIFIC + CONVERT["store.cu.jinja"].replace("(value)", "(static_cast<float>(value) * SCALE)")
     write_family(tmp_path, CONVERT | {"family.toml": declared, "store.cu.jinja": template})
-    family = opened(made(tmp_path, cache, "specific", is_auto=archs == '"auto"'))
+    family = opened(made(tmp_path, cache, "specific"))
     assert images(family)["store float float"] == ["75", "90a", "100f"]
     assert images(family)["kern 8 float"] == ["75"]
 

@@ -34,9 +34,9 @@ def test_there_are_16_kernels_of_each_transform(fft: KernelFamily) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_kernels_link_and_nothing_is_left_to_call(fft: KernelFamily, arch: str) -> None:
-    """All sizes, and on one target all pairs of a small one."""
+    """All values, each on one of the targets, and on the oldest all pairs of a small size."""
     pairs = cover(fft, 2, size="64") if arch == ARCHS[0] else []
-    check_links(fft, arch, [*pairs, *cover(fft, 1)])
+    check_links(fft, arch, [*pairs, *cover(fft, 1)[ARCHS.index(arch) :: 2]])
 
 
 def test_the_example_launches_kernels_with_the_threads_that_they_are_made_for(fft: KernelFamily) -> None:

@@ -18,7 +18,7 @@ _LEAST = 0.95
 _SMALL = ("search",)
 
 
-@pytest.fixture(params=["search", "transform", "transport", "fft", "ivf_flat", "ivf_flat_batch"])
+@pytest.fixture(params=["search", "transform", "transport", "fft", "ivf_flat_batch"])
 def both(request: pytest.FixtureRequest, declare_shipped: DeclareShipped) -> tuple[KernelFamily, KernelFamily]:
     """A shipped family, and the same in the twin of its database."""
     if request.param not in _SMALL and toolkit.find_binary("nvdisasm") is None:

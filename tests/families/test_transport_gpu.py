@@ -40,7 +40,7 @@ def whole(kernels: KernelFamily, configuration: dict[str, str], architecture: st
     include = [str(path) for path in (*declared.include, *toolkit.header_roots())]
     options = ProgramOptions(std=declared.std, arch=architecture, include_path=include, fma=declared.link.fma)
     cubin = bytes(Program(text, "c++", options).compile("cubin").code)
-    return Launcher.from_plan(plan, LinkedKernel(cubin, plan.entry.entry, architecture, "", 0.0))
+    return Launcher(plan.chosen, LinkedKernel(cubin, plan.entry.entry, architecture, "", 0.0), lambda: plan)
 
 
 @pytest.mark.parametrize("configuration", COVER, ids=lambda c: "-".join(c.values()))

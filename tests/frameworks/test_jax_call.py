@@ -88,6 +88,7 @@ def test_numbers_that_are_equal_but_not_the_same_are_different_calls(operators: 
         assert np.signbit(np.asarray(square(x, factor))).all() == (str(factor) == "-0.0")
 
 
+@pytest.mark.slow
 def test_vmap_makes_one_call_after_the_other(operators: dict[str, Operator], target: CpuTarget) -> None:
     batch = jax.numpy.stack([rows(), rows() + 1, rows() + 2])
     square = make(operators["square"])
@@ -102,6 +103,7 @@ def test_vmap_makes_one_call_after_the_other(operators: dict[str, Operator], tar
     equal(jax.vmap(accumulate, in_axes=(None, 0))(batch[0], batch), batch[0] + batch)
 
 
+@pytest.mark.slow
 def test_gradients_come_from_the_second_operator(operators: dict[str, Operator]) -> None:
     square, x = make(operators["square"]), rows(dtype=np.float64)
     for wrap in (lambda f: f, jax.jit):
@@ -110,6 +112,7 @@ def test_gradients_come_from_the_second_operator(operators: dict[str, Operator])
     pytest.importorskip("jax.test_util").check_grads(lambda x: square(x, 0.5), (x,), order=1, modes=["rev"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrap", [lambda f: f, lambda f: jax.jit(f)], ids=["eager", "jit"])
 def test_there_are_no_derivatives_in_forward_mode(operators: dict[str, Operator], wrap: Callable[..., Any]) -> None:
     square, accumulate = make(operators["square"]), make(operators["accumulate"])

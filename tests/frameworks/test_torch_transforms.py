@@ -15,6 +15,7 @@ from tests.support.errors import raises
 from tests.support.lazy import Lazy
 from tests.support.operators import CpuBackend, CpuFamily, declare
 
+pytestmark = pytest.mark.slow
 torch, module = Lazy("torch"), Lazy("jitlto.frameworks.torch_operator")
 
 _namespaces = (f"jitlto_transforms{number}" for number in itertools.count())
@@ -90,7 +91,6 @@ def test_torch_func_and_forward_mode_are_refused(
     assert caught.value.code == "operator-forward"
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("name", ["square", "plain"])
 def test_forward_mode_is_refused_in_compiled_code(name: str, request: pytest.FixtureRequest) -> None:
@@ -164,7 +164,6 @@ def test_autocast_is_named_where_it_chose_a_dtype(square: Any) -> None:
 # --- numbers ---
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("arithmetic", [False, True])
 @pytest.mark.parametrize("name", ["square", "plain"])
@@ -186,7 +185,6 @@ def test_a_float_may_vary_in_compiled_code(
     assert counter.frame_count <= 3  # the first value, zeros perhaps, and all others
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("fresh")
 def test_a_float_may_vary_in_compiled_gradients_and_mutations(operators: dict[str, Operator]) -> None:
     square, added = torch_operator(operators["square"]), torch_operator(mutating(operators))

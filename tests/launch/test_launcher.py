@@ -28,7 +28,7 @@ CALLS = {
     "KernelFamily.load of a plan with an architecture": 'family.load(family.plan(arch="sm_90", **configuration))',
     "Launcher": (
         "from jitlto import Launcher; plan = family.plan(arch='sm_90', **configuration); "
-        "Launcher.from_plan(plan, plan.link())"
+        "Launcher(plan.chosen, plan.link(), lambda: plan)"
     ),
     "Plan.link without an architecture": "family.plan(**configuration).link()",
     "Plan.digest without an architecture": "family.plan(**configuration).digest",

@@ -180,27 +180,23 @@ def test_an_isolated_build_takes_jitlto_and_the_toolchain_from_its_own_environme
 
 
 @slow
-def test_an_editable_package_is_built_on_first_use_and_again_after_changes(
-    author: Author, jitlto_wheel: Path, tmp_path: Path
-) -> None:
+def test_an_editable_package_is_built_on_first_use_and_again_after_changes(author: Author, tmp_path: Path) -> None:
     need("hatchling", "editables")
-    environment = Environment.create(tmp_path / "venv")
-    environment.install(jitlto_wheel)
-    project = tmp_path / "project"
+    environment, project = author.environment, tmp_path / "project"
     scaffold.write_package("delta-kernels", project, _cuda())
-    cache = {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
     environment.pip("install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--editable", project)
     assert not list(tmp_path.rglob("*.fragdb"))
     test = ("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", project / "tests")
-    assert "4 passed" in environment.must(*test, cwd=project, **cache)
+    assert "4 passed" in environment.must(*test, cwd=project)
     assert not list(project.rglob("*.fragdb")), "nothing is written into the source tree"
     matrix = project / "matrices" / "delta_kernels" / "op.json"
     matrix.write_text(matrix.read_text().replace("x * x", "x * x * x"))
     names = "import delta_kernels; print(delta_kernels.family().parameters['op_name'])"
-    printed = environment.must("python", "-c", names, cwd=tmp_path, **cache)
+    printed = environment.must("python", "-c", names, cwd=tmp_path)
     assert "building its fragments" in printed
-    again = environment.must("python", "-c", names, cwd=tmp_path, **cache)
+    again = environment.must("python", "-c", names, cwd=tmp_path)
     assert "building" not in again
+    environment.pip("uninstall", "--quiet", "--yes", "delta-kernels")
 
 
 # Other backends.

@@ -11,10 +11,8 @@ from jitlto.build.proof import UnplannedKernelsError
 from jitlto.check.check import check
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.elf import read_sections
-from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import load_family
-from jitlto.plan import plan as plan_module
 from jitlto.runtime.family import KernelFamily
 from tests.support.commands import succeeds
 from tests.support.errors import raises
@@ -69,13 +67,17 @@ def test_callers_may_add_it_where_a_family_does_not(tmp_path: Path) -> None:
     assert "links for sm_90" in succeeds(*command)
 
 
-def test_the_digest_is_of_its_content(nested: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_digest_is_of_its_content(nested: KernelFamily, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def digest(data: bytes) -> str:
-        made = LinkInput(InputKind.LIBRARY, data, "libcudadevrt.a")
-        monkeypatch.setattr(plan_module, "read_device_library", lambda _: made)
+        (tmp_path / "libcudadevrt.a").write_bytes(data)
+        monkeypatch.setattr(nvjitlink, "find_library", lambda _: str(tmp_path / "libnvJitLink.so"))
+        nvjitlink.read_device_library.cache_clear()
         return nested.plan(arch="sm_90").digest
 
-    assert digest(b"one") == digest(b"one") != digest(b"other")
+    try:
+        assert digest(b"one") == digest(b"one") != digest(b"other")
+    finally:
+        nvjitlink.read_device_library.cache_clear()
 
 
 def test_one_that_is_not_installed_is_named(nested: KernelFamily) -> None:
@@ -87,7 +89,7 @@ def test_it_is_found_in_the_toolkit_that_the_environment_names(tmp_path: Path, m
     (tmp_path / "lib64").mkdir()
     (tmp_path / "lib64" / "libown_of_test.a").write_bytes(b"!<arch>\n")
     monkeypatch.setenv("CUDA_PATH", str(tmp_path))
-    assert nvjitlink.read_device_library("own_of_test").data == b"!<arch>\n"
+    assert nvjitlink.read_device_library("own_of_test")[0].data == b"!<arch>\n"
 
 
 @pytest.mark.parametrize("name", ["../cudadevrt", "lib/x", ""])

@@ -20,7 +20,7 @@ from tests.support.process import environment
 from tests.support.shared_stores import KeyPair, opened, signed, trust
 from tests.support.store_server import faulty_store
 
-KILLS = 30  # a kind of store
+KILLS = 16  # a kind of store
 KEYS = 40
 
 #: Forks a writer for each line that it reads, before anything of the store's is in use, which prints its process id

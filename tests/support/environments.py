@@ -92,15 +92,8 @@ class Environment:
         return done.stdout
 
     def pip(self, *arguments: str | Path) -> None:
-        """Run pip of the environment at hand on this one, without an index."""
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "--disable-pip-version-check",
-            "--python",
-            str(self.path / "bin/python"),
-        ]
+        """Run pip, which the environment sees among the packages at hand, without an index."""
+        command = [str(self.path / "bin/python"), "-I", "-m", "pip", "--disable-pip-version-check"]
         done = subprocess.run(
             [*command, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, cwd=self.path
         )

@@ -30,7 +30,7 @@ class WholeIndex(Index):
     """The same look-ups by comparing every fragment: the judge of those that read a database."""
 
     def __init__(self, fragments: Sequence[Fragment]) -> None:
-        self._all = fragments
+        self._all, self.libraries = fragments, ()
         self._read_all, self._fragments = (lambda: fragments), {}
 
     def requires(self, symbol: str) -> bool:

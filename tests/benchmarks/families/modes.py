@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ def measure(options: Options) -> Result:
 def _measure(
     family: KernelFamily, case: Mapping[str, str], made: Mapping[str, forms.Form], options: Options
 ) -> dict[str, Any]:
-    kernels = {name: Launcher.from_plan(form.plan, form.linked) for name, form in made.items()}
+    kernels = {
+        name: Launcher(form.plan.chosen, form.linked, partial(getattr, form, "plan")) for name, form in made.items()
+    }
     work = _grown(family, case, kernels["lto_base"], options)
     for name, kernel in kernels.items():
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.base.errors import ToolchainError
@@ -47,6 +47,7 @@ def end(job: CompileJob) -> None:
     os._exit(3)
 
 
+@settings(max_examples=20)
 @given(st.lists(SETS, max_size=5))
 def test_every_set_of_headers_is_read_as_it_was_written(sets: list[dict[str, bytes]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
