@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import find_shared
-from jitlto.build.findings import group_findings
+from jitlto.build.findings import Kind, group_findings
 from jitlto.build.proof import MOST_KERNELS, FamilyProof, prove
 from jitlto.build.proofs import Proofs
 from jitlto.check.compare import choose_kernels, compare_family
@@ -89,7 +89,9 @@ def _check_family(
         jobs += [job for job in fast if job.has_images()]
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
     failed, known = work.do(lambda job: job.plan.link(use_cache=False).warnings or None, jobs, "link")
-    failures = [*proof.failures, *failures, *(job.failure(error) for job, error in failed)]
+    links = [job.failure(error) for job, error in failed]
+    notes = [*notes, *(each for each in links if each.kind is Kind.REGISTERS)]
+    failures = [*proof.failures, *failures, *(each for each in links if each.kind is not Kind.REGISTERS)]
     counts = proof.fragments, len(proof.kernels), len(proof.kernels) - len(complete)
     causes, linked = group_findings(failures), len(chosen) if targets else 0
     return FamilyCheck(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from jitlto.base.errors import ArchitectureError, JitltoError, VersionError
+from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
-from jitlto.build.findings import Finding, link_failure
+from jitlto.build.findings import Finding, Kind, link_failure
 from jitlto.build.proofs import Proofs
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_read, select_image
@@ -16,6 +18,8 @@ from jitlto.plan.enumeration import Kernel
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import Fragment, ImageKind
 from jitlto.runtime.family import KernelFamily
+
+_FEW_REGISTERS = re.compile(r"max regcount of (\d+) calls function '([^']+)' with regcount of (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,13 @@ class LinkJob:
         """Return the finding for a failure of this job."""
         entry, arch = self.plan.entry.key.text, self.plan.arch
         found = link_failure(error, entry, self.kernel.configuration, arch and arch.sm)
-        return replace(found, message=f"its cubins: {found.message}") if self.plan.mode == "sass" else found
+        if self.plan.mode != "sass":
+            return found
+        if few := _FEW_REGISTERS.search(error.what):
+            what = f"may use {few[1]} registers and {demangle(few[2])} needs {few[3]}"
+            message = f"{entry} links from LTO-IR alone: it {what}; for cubins, set sass_registers = {few[1]}"
+            return replace(found, kind=Kind.REGISTERS, message=message)
+        return replace(found, message=f"its cubins: {found.message}")
 
     def has_images(self) -> bool:
         """Return whether every fragment has an image that links in the mode of the plan."""

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import importlib
 from concurrent.futures import Executor
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ Example:
 @click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: local worker processes].")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
 @click.option("--no-compare-archs", is_flag=True, hidden=True, expose_value=False)  # of scripts: nothing is compared
+@click.option("--no-sass", is_flag=True, help="Make no cubins, which take most of a build's time.")
 @click.option("-k", "--keep-going", is_flag=True, help="Compile the rest after a failure, and report all by cause.")
 @click.option(
     "--shard", metavar="I/N", callback=as_callback(Shard.parse), help="Build part I of N, for `jitlto merge`."
@@ -77,6 +79,7 @@ def build(
     project: Path | None,
     executor: str | None,
     no_cache: bool,
+    no_sass: bool,
     lineinfo: bool,
     timings: Path | None,
     quiet: bool,
@@ -105,6 +108,8 @@ def build(
             print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
             return
     families = with_used(package.families if package else map(declaration.load_family, _paths(names)))
+    if no_sass:
+        families = tuple(replace(family, sass=()) for family in families)
     read = (path for family in families for group in family.groups for path in (group.matrix, group.template))
     check_output(timings, (*(family.path for family in families), *read))
     if lineinfo:

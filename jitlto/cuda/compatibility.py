@@ -216,8 +216,7 @@ def can_read(image: Image, linker: Version) -> bool:
 
 def _newest_foreign(images: Iterable[Image], linker: Version) -> Version | None:
     """Return the newest compiler of a different CUDA major than ``linker`` that made one of the images."""
-    made = {image.version for image in images}
-    return max((version for version in made if version.major != linker.major), default=None)
+    return max((image.version for image in images if image.version.major != linker.major), default=None)
 
 
 def _remedies(compiler: Version, linker: Version) -> str:

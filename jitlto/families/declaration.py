@@ -6,7 +6,7 @@ import os.path
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -16,7 +16,7 @@ from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.tuning_rules import check_tune, read_tune
 from jitlto.record.fragment import ImageForm, ImageKind, Role, is_name
-from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
+from jitlto.record.options import OF_SASS, LinkOptions, describe_invalid_option, option_macros
 from jitlto.record.tuning import TuneRecord
 
 #: Names that no parameter may have, because planners have arguments of these names.
@@ -42,6 +42,7 @@ class GroupDeclaration:
     entry: str | None = None  # the C++ name of the kernel, bare of namespaces and arguments, if a source has several
     options: tuple[str, ...] = ()  # of the compiler, after the family's
     architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
+    sass_registers: int | None = None  # instead of the family's
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
 
 
@@ -63,12 +64,15 @@ class FamilyDeclaration:
     is_auto: bool = False  # whether LTO-IR is added for each later architecture for which the code differs
     version: str = ""  # the author's, of what callers see
     sass: tuple[Architecture, ...] = ()  # for which fragments have relocatable cubins, sorted
+    sass_registers: int | None = None  # most that a thread of these may use
     opaque: tuple[str, ...] = ()  # types that the interfaces only declare, and into which no fragment looks
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
         own = group.options if group else ()
-        return (f"--std={self.std}", *self.link.compile_flags(), *self.options, *own)
+        most = group and self.sass and (group.sass_registers or self.sass_registers)
+        limit = (f"{OF_SASS}{most}",) if most else ()
+        return (f"--std={self.std}", *self.link.compile_flags(), *self.options, *own, *limit)
 
     def source_options(self) -> tuple[str, ...]:
         """Return NVRTC's options for a caller's own source at run time; nvcc's options are left out, except macros."""
@@ -80,7 +84,7 @@ class FamilyDeclaration:
     def image_forms(self, architectures: Sequence[Architecture]) -> tuple[ImageForm, ...]:
         """Return the images of a fragment with LTO-IR for some architectures, which are sorted."""
         wanted = {ImageKind.LTOIR: architectures, ImageKind.PTX: architectures[:1], ImageKind.SASS: self.sass}
-        return tuple((kind, each) for kind in self.images for each in wanted[kind])
+        return tuple((kind, each) for kind in (*self.images, ImageKind.SASS) for each in wanted[kind])
 
     @property
     def interfaces(self) -> tuple[str, ...]:
@@ -178,6 +182,9 @@ def _check_options(table: TomlTable, options: Iterable[str]) -> None:
             raise table.error(*fault, case="option")
 
 
+_Registers: TypeAlias = Annotated[int, msgspec.Meta(ge=16, le=255)]  # ptxas rounds fewer up, or takes no limit
+
+
 class _FamilyTable(msgspec.Struct):
     name: str
     archs: tuple[str, ...] | Literal["auto"] = (str(_BASE),)
@@ -188,6 +195,7 @@ class _FamilyTable(msgspec.Struct):
     include: tuple[str, ...] = (".",)
     images: tuple[str, ...] = ("ltoir", "ptx")
     sass: tuple[str, ...] = ()
+    sass_registers: _Registers | None = None
     syntax: Literal["jinja", "cmake"] = "jinja"
     opaque: tuple[str, ...] = ()
 
@@ -206,6 +214,7 @@ class _DeviceTable(_SuppliedTable, kw_only=True):
     syntax: Literal["jinja", "cmake"] | None = None
     options: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
+    sass_registers: _Registers | None = None
 
 
 class _EntrypointTable(_DeviceTable, kw_only=True):
@@ -276,13 +285,14 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         _parse_architectures(table, family.archs),
         family.toolchain,
         family.options,
-        tuple(sorted(map(ImageKind, (*family.images, *(["sass"] if family.sass else []))))),
+        tuple(sorted(map(ImageKind, family.images))),
         link,
         tuple(sorted(groups, key=lambda group: group.name)),
         uses,
         family.archs == "auto",
         family.version,
         _parse_architectures(table, family.sass, "sass") if family.sass else (),
+        family.sass_registers,
         family.opaque,
     )
     parameters = {name for each in (made, *made.all_used().values()) for group in each.groups for name in group.key}
@@ -359,6 +369,7 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
             syntax=given.syntax or default_syntax,
             options=given.options,
             architectures=_parse_architectures(table, given.archs) if given.archs else (),
+            sass_registers=given.sass_registers,
         )
     if isinstance(given, _EntrypointTable):
         tune = None if given.tune is None else read_tune(table.table("tune"))

@@ -129,11 +129,15 @@ def _find_difference(opened: FragmentDatabase, families: Sequence[FamilyDeclarat
         if {*expected.architectures} <= {*record.architectures}:  # "auto" adds some
             expected = msgspec.structs.replace(expected, architectures=record.architectures)
         fragments = opened.fragments(family.name)
-        images = [image for fragment in fragments for image in fragment.images]
+        made = {
+            (i.kind, i.toolchain, i.architecture if i.kind is ImageKind.SASS else None)
+            for f in fragments
+            for i in f.images
+        }
         same = {name: getattr(expected, name) == getattr(record, name) for name in expected.__struct_fields__}
         same["fragments"] = {each.key for each in render_family(family)} == {each.key for each in fragments}
-        same["images"] = {(i.kind, i.toolchain) for i in images} == {(kind, family.toolchain) for kind in family.images}
-        same["sass"] = {i.architecture for i in images if i.kind is ImageKind.SASS} == {*family.sass}
+        wanted = [*((kind, None) for kind in family.images), *((ImageKind.SASS, each) for each in family.sass)]
+        same["images"] = made == {(kind, family.toolchain, architecture) for kind, architecture in wanted}
         if differing := [name for name, is_same in same.items() if not is_same]:
             return f"was built from a different declaration of {family.name}: {', '.join(differing)} differ"
     return None

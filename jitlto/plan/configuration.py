@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
-from jitlto.base.text import abbreviate, suggest
+from jitlto.base.text import suggest
 from jitlto.base.types import cpp_name, find_scalar, from_numpy_name, is_same_value
 from jitlto.record.fragment import numbers_first
 
@@ -43,11 +43,6 @@ def normalize_configuration(
         exact = (isinstance(value, str) or find_scalar(text) is None) and text in known[name]
         result[name] = text if exact else _match_value(name, text, known[name], family)
     return result
-
-
-def unknown_link_mode(link_mode: str) -> PlanError:
-    """Return the error for a link mode that is none of :data:`LINK_MODES`."""
-    return PlanError(f"unknown link mode {abbreviate(link_mode)}", code="plan-link-mode", hint="use lto, ptx or sass")
 
 
 def _match_value(name: str, text: str, values: Sequence[str], family: str) -> str:

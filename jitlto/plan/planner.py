@@ -15,7 +15,7 @@ from jitlto.base.events import Kind
 from jitlto.base.text import abbreviate, check_type
 from jitlto.base.versions import Architecture
 from jitlto.cuda.nvjitlink import InputKind
-from jitlto.plan.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
+from jitlto.plan.configuration import LINK_MODES, normalize_configuration
 from jitlto.plan.plan import Plan, Request, SuppliedInput
 from jitlto.plan.resolve import Resolution, resolve
 from jitlto.plan.supplied import UserSymbols
@@ -167,7 +167,8 @@ class Planner(Generic[Loaded]):
             ToolchainError: If the compiler for it is not installed.
         """
         if link_mode not in LINK_MODES:
-            raise unknown_link_mode(link_mode)
+            what = f"unknown link mode {abbreviate(link_mode)}"
+            raise PlanError(what, code="plan-link-mode", hint="use lto, ptx or sass")
         begin, events = time.perf_counter(), self._family.session.events
         with events.step("plan", self._family.name):
             plan = self._plan(arch, link_mode, link_options or {})

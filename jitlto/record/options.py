@@ -56,6 +56,9 @@ _DECLARED = {
     "include-path": "include", "std": "std", "ccbin": "NVCC_CCBIN in the environment",
     "compiler-bindir": "NVCC_CCBIN in the environment",
 }  # fmt: skip
+#: The beginning of the one compile option that is for cubins alone; authors declare it as ``sass_registers``.
+OF_SASS = "--maxrregcount="
+_OF_PTXAS = ["max_registers", "optimization", "ptxas"]  # no effect on machine code
 _ALWAYS = frozenset(["dlto", "rdc", "relocatable-device-code"])
 _Library: TypeAlias = Annotated[str, Meta(max_length=100, pattern=r"\A[A-Za-z0-9_]+\Z")]  # no path
 _Assembler: TypeAlias = Annotated[str, Meta(max_length=_LONGEST_OPTION, pattern=r"\A-[ -~]*\Z")]
@@ -164,13 +167,8 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
         differing = sorted(name for name in late if _effective(name, mine) != _effective(name, theirs))
         if self.fast_math != built.fast_math and (built.fast_math or link_mode != "lto"):
             differing.append("fast_math")
-        if self.lineinfo and not built.lineinfo:
-            differing.append("lineinfo")
-        if link_mode != "sass":
-            return differing
-        return differing + [
-            name for name in ("max_registers", "optimization", "ptxas") if getattr(self, name) != getattr(built, name)
-        ]
+        others = (["lineinfo"] if self.lineinfo else []) + (_OF_PTXAS if link_mode == "sass" else [])
+        return [*differing, *(name for name in others if getattr(self, name) != getattr(built, name))]
 
     def _arithmetic(self) -> dict[str, bool | None]:
         """Return the four arithmetic switches, with what ``fast_math`` makes of those that are unset."""

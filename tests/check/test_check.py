@@ -2,12 +2,22 @@
 
 from pathlib import Path
 
+import pytest
+
 from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture
+from jitlto.build.pipeline import build
 from jitlto.check.check import check
+from jitlto.cuda.toolkit import find_binary
 from jitlto.database import FragmentDatabase
 from jitlto.database.writer import write
+from jitlto.families.declaration import load_family
+from jitlto.record.check_result import FamilyCheck
+from jitlto.record.fragment import ImageKind
 from tests.support.errors import raises
+from tests.support.families import MINI, write_family
+
+needs_nvcc = pytest.mark.skipif(find_binary("nvcc") is None, reason="needs nvcc")
 
 
 def test_kernels_are_planned_and_nothing_is_linked_by_default(mini_path: Path) -> None:
@@ -23,6 +33,45 @@ def test_kernels_link_from_their_cubins_too(sass_path: Path) -> None:
         (family,) = check(database, compare=False, targets=[Architecture(90), Architecture(120)]).families
     assert family.holds
     assert (family.linked, family.cubins) == (4, 4), "no fragment has a cubin for sm_120"
+
+
+# A function that keeps many values alive, and a kernel that leaves it 64 registers.
+GREEDY = """{
+  T v[96], s = 0;
+  #pragma unroll
+  for (int i = 0; i < 96; i++) v[i] = a * (a + i) / (i + 1);
+  #pragma unroll
+  for (int i = 0; i < 96; i++) s = s * v[i] + v[95 - i];
+  return s + ({{expr}});
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("toolchain", ["nvrtc", pytest.param("nvcc", marks=needs_nvcc)])
+def test_a_kernel_of_fewer_registers_than_a_functions_cubin_is_a_note_that_proposes_the_limit(
+    tmp_path: Path, toolchain: str
+) -> None:
+    def checked(name: str, settings: str) -> tuple[FamilyCheck, set[str]]:
+        toml = MINI["family.toml"].replace("[family]", f'[family]\ntoolchain = "{toolchain}"\n{settings}', 1)
+        kernel = MINI["kern.cu.jinja"].replace("__global__", "__global__ __launch_bounds__(1024)", 1)
+        op = MINI["op.cu.jinja"].replace("{ return {{expr}}; }", GREEDY)
+        files = {"family.toml": toml, "kern.cu.jinja": kernel, "op.cu.jinja": op}
+        files |= {each: MINI[each].replace(', "double"', "") for each in ("kern.json", "op.json")}
+        path = write_family(tmp_path / name, MINI | files)
+        database = build([load_family(path)], tmp_path / f"{name}.fragdb", jobs=1).path
+        with FragmentDatabase(database) as opened:
+            images = (image for fragment in opened.fragments() for image in fragment.images)
+            others = {image.sha256 for image in images if image.kind is not ImageKind.SASS}
+            return check(opened, compare=False, targets=[Architecture(90)]).families[0], others
+
+    greedy, others = checked("greedy", 'sass = ["90"]')
+    assert greedy.holds
+    assert [note.kind for note in greedy.notes] == ["registers"]
+    assert "sass_registers = 64" in greedy.notes[0].message
+    modest, same = checked("modest", 'sass = ["90"]\nsass_registers = 64')
+    assert modest.holds
+    assert not modest.notes
+    assert same == others, "the limit is for cubins alone"
 
 
 def test_a_database_without_families_is_an_error(tmp_path: Path) -> None:

@@ -38,6 +38,14 @@ def test_the_twin_with_line_information_is_built_beside_the_database(tmp_path: P
     assert {path.name for path in tmp_path.iterdir()} == {"mini", "mini.fragdb", "mini.lineinfo"}
 
 
+@pytest.mark.slow
+def test_cubins_are_left_out_on_request(mini_path: Path, tmp_path: Path) -> None:
+    toml = MINI["family.toml"].replace("[family]", '[family]\nsass = ["90"]\nsass_registers = 64', 1)
+    family, database = write_family(tmp_path / "mini", MINI | {"family.toml": toml}), tmp_path / "mini.fragdb"
+    succeeds("build", family, "-o", database, "--no-sass")
+    assert database.read_bytes() == mini_path.read_bytes()
+
+
 def test_a_family_that_the_named_one_uses_is_named(tmp_path: Path) -> None:
     write_family(tmp_path, SHARED)
     assert "of cluster, common in" in succeeds("build", tmp_path / "cluster", "-o", tmp_path / "c.fragdb")

@@ -52,14 +52,18 @@ class Trials:
 
     def of(self, cell: Cell) -> dict[str, Any]:
         """What came of a cell: ``link``, and the ``linker``'s version."""
-        return self._of(release(cell.column))[cell.name]
+        found = self._try([cell]) if cell in cases.CUBINS.cells else self._of(release(cell.column))
+        return found[cell.name]
 
     def _links(self, linker: str) -> dict[str, dict[str, Any]]:
         tables = (cases.BOTH, cases.LTOIR, cases.ASKED, cases.TARGETS)
-        cells = [cell for table in tables for cell in table.cells if release(cell.column) == linker]
-        file = self.directory / f"links-{linker}.json"
+        return self._try([cell for table in tables for cell in table.cells if release(cell.column) == linker])
+
+    def _try(self, cells: list[Cell]) -> dict[str, dict[str, Any]]:
+        """Try cells of one linker in one process."""
+        file = self.directory / f"links-{cells[0].name}.json"
         file.write_text(json.dumps([self._link(cell) for cell in cells]))
-        answer: Any = self._run(linker, "link", file)
+        answer: Any = self._run(release(cells[0].column), "link", file)
         version = Version.parse(answer["nvjitlink"])
         links = zip(cells, answer["links"], strict=True)
         return {cell.name: found | {"linker": version} for cell, found in links}
@@ -70,6 +74,8 @@ class Trials:
             target = "device sm_130" if cell.row.startswith("a device") else cell.row.split(",")[0]
             return str(self.directory / release(cell.column) / "both.fragdb"), target, "lto"
         made = self.directory / release(cell.row)
+        if cell in cases.CUBINS.cells:
+            return str(made / "sass.fragdb"), cell.row.split()[-1], "sass"
         if "caller" in cell.row:
             return str(made / "bare"), "sm_90", "lto"
         name = "ltoir" if cell in cases.LTOIR.cells else "both"
@@ -90,7 +96,7 @@ def check_way(cell: Cell, found: dict[str, Any]) -> None:
         assert not linked["said"], "nothing is announced that does not happen"
     else:
         assert "error" not in linked, linked
-    if cell.holds in (cases.LTO, cases.PTX):
+    if cell.holds in (cases.LTO, cases.PTX, cases.SASS):
         assert linked["elf"]
         assert linked["inlined"] == (cell.holds == cases.LTO)
         assert linked["mode"] == cell.holds.lower()
@@ -131,6 +137,13 @@ def test_ltoir_alone(trials: Trials, cell: Cell) -> None:
 def test_ptx_that_is_asked_for(trials: Trials, cell: Cell) -> None:
     check_way(cell, trials.of(cell))
     check_refused_or_said(cell, trials.of(cell), trials.versions[release(cell.row)])
+
+
+@pytest.mark.parametrize("cell", **named(cases.CUBINS.cells))
+def test_cubins(trials: Trials, cell: Cell) -> None:
+    found = trials.of(cell)
+    check_way(cell, found)
+    check_refused_or_said(cell, found, trials.versions[release(cell.row)])
 
 
 @pytest.mark.slow

@@ -157,7 +157,7 @@ def test_a_database_from_ci_was_built_with_the_declared_options_by_the_declared_
     refused(tmp_path, mini_path, environment, "mini", "options", family='options = ["-DX=1"]')
     refused(tmp_path, mini_path, environment, "mini", "architectures", family='archs = ["80"]')
     refused(tmp_path, mini_path, environment, "images", family='toolchain = "nvcc"')
-    refused(tmp_path, sass_path, environment, "sass", family='sass = ["90"]')
+    refused(tmp_path, sass_path, environment, "images", family='sass = ["90"]')
 
 
 @pytest.mark.slow

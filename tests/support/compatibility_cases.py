@@ -12,7 +12,7 @@ from tests.support.toolkits import NEWEST, RELEASES
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 #: What tests/support/compatibility_gpu.py wrote.
 RECORDED = PAGE.parent / "benchmarks" / "compatibility.json"
-LTO, PTX, REFUSED = "LTO", "PTX", "refused"
+LTO, PTX, SASS, REFUSED = "LTO", "PTX", "SASS", "refused"
 LOADS = "loads"
 
 
@@ -67,7 +67,7 @@ def _table(
     gpu: tuple[str, ...] = (),
 ) -> Table:
     """A table from its rows, whose words stand for the columns in order."""
-    words = {"L": LTO, "P": PTX, "-": REFUSED, "+": LOADS}
+    words = {"L": LTO, "P": PTX, "S": SASS, "-": REFUSED, "+": LOADS}
     cells = []
     for (row, states), (place, column) in product(rows.items(), enumerate(columns)):
         name = f"{letter}{len(cells) + 1}"
@@ -111,8 +111,15 @@ CODE = _table(
     {"cubin of nvJitLink 12.9": "-++++", "cubin of nvJitLink 13.0": "---++", "cubin of nvJitLink 13.5": "---++"},
     "test_drivers", decided=True, gpu=("E4", "E9", "E14"),
 )  # fmt: skip
+#: Fragments that hold cubins, linked with ``link_mode="sass"``; each link is tried in a process of its own.
+CUBINS = _table(
+    "F", "cubins of", _BY,
+    {f"NVRTC {release}, {arch}": states for arch in ("sm_90", "sm_100")
+     for release, states in zip(_LINKERS, ("SSSS", "-SSS", "--SS", "---S"), strict=True)},
+    "test_cubins",
+)  # fmt: skip
 
-TABLES = (BOTH, LTOIR, ASKED, TARGETS, CODE)
+TABLES = (BOTH, LTOIR, ASKED, TARGETS, CODE, CUBINS)
 
 
 def named(cells: tuple[Cell, ...]) -> dict[str, object]:

@@ -34,9 +34,10 @@ _BARE = {
 
 
 def databases(directory: Path) -> dict[str, str]:
-    """Build ``mini`` with both kinds of images, and with LTO-IR alone."""
+    """Build ``mini`` with LTO-IR and PTX, with LTO-IR alone, and with cubins too."""
     alone = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\nimages = ["ltoir"]')
-    for name, toml in (("both", MINI["family.toml"]), ("ltoir", alone)):
+    cubins = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\nsass = ["90", "100"]')
+    for name, toml in (("both", MINI["family.toml"]), ("ltoir", alone), ("sass", cubins)):
         path = write_family(directory / name, MINI | {"family.toml": toml})
         build([declaration.load_family(path)], directory / f"{name}.fragdb", jobs=1)
     return {"nvrtc": str(toolkit.nvrtc_version())}
