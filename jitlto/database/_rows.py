@@ -32,8 +32,9 @@ from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role, sorted_values
 
 T = TypeVar("T")
-#: The schema without relocatable cubins, of which earlier releases know nothing, and the one with them.
-SCHEMA, SCHEMA_SASS = 4, 5
+SCHEMA = 4
+#: That of databases with relocatable cubins, of which earlier releases know nothing.
+SCHEMA_SASS = 5
 INDEXES = ("shape", "entrypoint", "symbol", "provider")
 TABLES = ("family", *INDEXES, "fragment")
 _ROWS = "CREATE TABLE {}(key TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 BLOB NOT NULL) WITHOUT ROWID;\n"

@@ -232,6 +232,13 @@ def load_family(path: Path) -> FamilyDeclaration:
     return _read(Path(path), (), {})
 
 
+def _read_link(table: TomlTable) -> LinkOptions:
+    try:
+        return LinkOptions.from_mapping(table.values)
+    except JitltoError as error:
+        raise table.error(error.what, error.hint, case="link-option") from None
+
+
 def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
     """Read a ``family.toml`` and those that it uses.
 
@@ -268,11 +275,7 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         if names.count(name) > 1:
             other = document.table("device").table(name)
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
-    link_table = document.table("link", required=False)
-    try:
-        link = LinkOptions.from_mapping(link_table.values)
-    except JitltoError as error:
-        raise link_table.error(error.what, error.hint, case="link-option") from None
+    link = _read_link(document.table("link", required=False))
     uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
     include: dict[str, Path] = {}
     for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):

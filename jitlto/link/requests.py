@@ -18,7 +18,6 @@ from jitlto.base.entry import digest_of
 from jitlto.base.frozen import Frozen
 from jitlto.link.sources import CONTENTS, REQUESTS, find_first
 from jitlto.plan.cache_entry import Chosen
-from jitlto.record.fragment import sorted_values
 
 if TYPE_CHECKING:
     from jitlto.database import FragmentDatabase
@@ -96,6 +95,8 @@ class Contents(Frozen):
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> Contents:
         """The contents of an open database."""
+        from jitlto.record.fragment import sorted_values  # imported lazily: not needed on a cache hit
+
         families = {}
         for name, record in database.families.items():
             shapes = list(database.shapes(name))
