@@ -46,32 +46,37 @@ GREEDY = """{
 }"""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("toolchain", ["nvrtc", pytest.param("nvcc", marks=needs_nvcc)])
-def test_a_kernel_of_fewer_registers_than_a_functions_cubin_is_a_note_that_proposes_the_limit(
-    tmp_path: Path, toolchain: str
-) -> None:
-    def checked(name: str, settings: str) -> tuple[FamilyCheck, set[str]]:
-        toml = MINI["family.toml"].replace("[family]", f'[family]\ntoolchain = "{toolchain}"\n{settings}', 1)
-        kernel = MINI["kern.cu.jinja"].replace("__global__", "__global__ __launch_bounds__(1024)", 1)
-        op = MINI["op.cu.jinja"].replace("{ return {{expr}}; }", GREEDY)
-        files = {"family.toml": toml, "kern.cu.jinja": kernel, "op.cu.jinja": op}
-        files |= {each: MINI[each].replace(', "double"', "") for each in ("kern.json", "op.json")}
-        path = write_family(tmp_path / name, MINI | files)
-        database = build([load_family(path)], tmp_path / f"{name}.fragdb", jobs=1).path
-        with FragmentDatabase(database) as opened:
-            images = (image for fragment in opened.fragments() for image in fragment.images)
-            others = {image.sha256 for image in images if image.kind is not ImageKind.SASS}
-            return check(opened, compare=False, targets=[Architecture(90)]).families[0], others
+def _greedy(directory: Path, toolchain: str, limit: str = "") -> tuple[FamilyCheck, set[str]]:
+    """A check of it with cubins, linked for sm_90, and the hashes of its other images."""
+    directory.mkdir()
+    toml = MINI["family.toml"].replace("[family]", f'[family]\ntoolchain = "{toolchain}"\nsass = ["90"]\n{limit}', 1)
+    kernel = MINI["kern.cu.jinja"].replace("__global__", "__global__ __launch_bounds__(1024)", 1)
+    op = MINI["op.cu.jinja"].replace("{ return {{expr}}; }", GREEDY)
+    files = {"family.toml": toml, "kern.cu.jinja": kernel, "op.cu.jinja": op}
+    files |= {each: MINI[each].replace(', "double"', "") for each in ("kern.json", "op.json")}
+    path = write_family(directory / "family", MINI | files)
+    with FragmentDatabase(build([load_family(path)], directory / "mini.fragdb", jobs=1).path) as opened:
+        images = (image for fragment in opened.fragments() for image in fragment.images)
+        others = {image.sha256 for image in images if image.kind is not ImageKind.SASS}
+        return check(opened, compare=False, targets=[Architecture(90)]).families[0], others
 
-    greedy, others = checked("greedy", 'sass = ["90"]')
+
+@pytest.mark.slow
+def test_a_kernel_of_fewer_registers_than_a_functions_cubin_is_a_note_that_proposes_the_limit(tmp_path: Path) -> None:
+    greedy, others = _greedy(tmp_path / "greedy", "nvrtc")
     assert greedy.holds
     assert [note.kind for note in greedy.notes] == ["registers"]
     assert "sass_registers = 64" in greedy.notes[0].message
-    modest, same = checked("modest", 'sass = ["90"]\nsass_registers = 64')
-    assert modest.holds
-    assert not modest.notes
+    modest, same = _greedy(tmp_path / "modest", "nvrtc", "sass_registers = 64")
+    assert (modest.holds, list(modest.notes)) == (True, [])
     assert same == others, "the limit is for cubins alone"
+
+
+@pytest.mark.slow
+@needs_nvcc
+def test_nvcc_takes_the_limit_of_cubins_too(tmp_path: Path) -> None:
+    modest, _ = _greedy(tmp_path / "modest", "nvcc", "sass_registers = 64")
+    assert (modest.holds, list(modest.notes)) == (True, [])
 
 
 def test_a_database_without_families_is_an_error(tmp_path: Path) -> None:

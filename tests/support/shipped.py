@@ -41,11 +41,13 @@ GROUPS = {
 
 #: Groups of more fragments are thinned out, unless this is in the environment or there is a GPU to launch all kernels.
 MANY = 100
+# By family: whether all values are left, or all pairs of them; transforms of one kind differ by their sizes alone.
+_LEFT = {"fft": 1}
 ALL = "JITLTO_TEST_LINK_ALL"
 
 
 def thin(name: str, directory: Path) -> declaration.FamilyDeclaration:
-    """A shipped family, of whose large groups so many fragments are left that they have all pairs of values.
+    """A shipped family, of whose large groups as many fragments are left as have all values, or all pairs of them.
 
     The largest, to which no caller adds code, have LTO-IR alone: PTX takes as long again.
     """
@@ -56,7 +58,9 @@ def thin(name: str, directory: Path) -> declaration.FamilyDeclaration:
         matrix, path = group.matrix, directory / f"{name}_{group.name}.json"
         if matrix and (loaded := load_matrix(matrix)).count > MANY:
             combinations = [{key: str(value) for key, value in each.items()} for each in loaded.combinations()]
-            path.write_text(json.dumps([combinations[place] for place in choose_cover(combinations, 2)[0]]))
+            path.write_text(
+                json.dumps([combinations[place] for place in choose_cover(combinations, _LEFT.get(name, 2))[0]])
+            )
             matrix = path
         groups.append(replace(group, matrix=matrix))
     return replace(family, groups=tuple(groups), uses=uses, images=images)
