@@ -52,8 +52,8 @@ def plan(
     """
     if dump is None and output is not None:
         raise click.UsageError("-o needs --dump")
-    if dump is not None and resources:
-        raise click.UsageError("--resources and --dump exclude each other")
+    if resources and (dump is not None or link_mode == "sass"):  # ptxas tells them, and has made cubins at the build
+        raise click.UsageError("--resources goes neither with --dump nor with --link-mode sass")
     check_output(output, (database,))
     configuration = dict(parse_pairs(settings))
     if len(configuration) < len(settings):

@@ -80,7 +80,7 @@ def annotate(error: CompileError, name: str, text: str, where: str) -> CompileEr
         return CompileError(error.what, code=error.code, where=where, hint=error.hint)
     if log.startswith(("nvrtc: error", "nvcc fatal")):
         what = f"the compiler rejected its options: {log}"
-        hint = "check std, archs and options in family.toml"
+        hint = "check std, archs, sass and options in family.toml"
         return CompileError(what, code="compile-options", where=where, hint=hint, log=log)
     numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(name)}\((\d+)\): [\w ]*error", log, re.M)})
     excerpts = "\n    ...\n".join(_excerpt(text.splitlines(), number) for number in numbers[:_CONTEXT_LINES])

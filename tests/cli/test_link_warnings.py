@@ -53,3 +53,5 @@ def test_plan_shows_registers_and_spills_on_request(mini_path: Path) -> None:
     assert "registers" not in plain.stdout
     # The kernel that it shows is the one that is launched, without an option for the report.
     assert re.findall("digest .*", plain.stdout) == re.findall("digest .*", asked.stdout)
+    for other in (("--dump", "json"), ("--link-mode", "sass")):
+        assert jitlto(*command, "--resources", *other).returncode == 2
