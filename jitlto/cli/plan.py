@@ -59,9 +59,9 @@ def plan(
     if len(configuration) < len(settings):
         raise click.UsageError("a parameter is given twice")
     family = find_family(name, database)
-    options = {"libraries": (*family.record.link.libraries, *libraries)}
+    several = tuple(dict.fromkeys((*family.record.link.libraries, *libraries)))
     planner = family.planner(configuration.pop("entry", None), **configuration)
-    resolved = planner.plan(arch=arch, link_mode=link_mode, link_options=options)
+    resolved = planner.plan(arch=arch, link_mode=link_mode, link_options={"libraries": several} if libraries else None)
     if dump is None:
         _summarise(resolved)
         if resources:

@@ -232,13 +232,6 @@ def load_family(path: Path) -> FamilyDeclaration:
     return _read(Path(path), (), {})
 
 
-def _read_link(table: TomlTable) -> LinkOptions:
-    try:
-        return LinkOptions.from_mapping(table.values)
-    except JitltoError as error:
-        raise table.error(error.what, error.hint, case="link-option") from None
-
-
 def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
     """Read a ``family.toml`` and those that it uses.
 
@@ -349,6 +342,13 @@ def _uses(
                 what = f"both {owner} and {each.name} have a group {group.name!r}"
                 raise table.error(what, "rename one of them", case="use")
     return tuple(uses)
+
+
+def _read_link(table: TomlTable) -> LinkOptions:
+    try:
+        return LinkOptions.from_mapping(table.values)
+    except JitltoError as error:
+        raise table.error(error.what, error.hint, case="link-option") from None
 
 
 def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:

@@ -119,15 +119,18 @@ def remembered(
                 if len(answers.known) >= _MOST_ANSWERS:
                     answers.clear()
                 answers.known[key] = answer
-            # Of names that a program makes anew, the core would keep each.
-            is_fit = spelled is values and all(type(name) is str and sys.intern(name) is name for name in names)
-            if core is not None and number == 0 and is_fit:
+            if core is not None and number == 0 and spelled is values and all(map(_is_interned, names)):
                 answers.show(core, values, names, answer)
             return answer
 
         return ask if core is None else update_wrapper(core.make_lookup(ask), method)  # type: ignore[return-value]
 
     return decorate
+
+
+def _is_interned(name: str) -> bool:
+    """Return whether a name is one object: of those that a program makes anew, the core would keep each."""
+    return type(name) is str and sys.intern(name) is name
 
 
 def _spell(value: Any) -> Any:
