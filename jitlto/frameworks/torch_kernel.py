@@ -153,6 +153,8 @@ class Implementation:
 
     def call(self, *given: Any) -> Any:
         """Run the operator; PyTorch leaves out arguments at the end that have their default values."""
+        if torch.compiler.is_dynamo_compiling():  # called by a frame that it gave up: it would trace this one
+            return torch.compiler.disable(self.call)(*given)
         args = complete(self._operator, given)
         refuse_tangents(self._operator, args)
         index: int = args[self._first].get_device()

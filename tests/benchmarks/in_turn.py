@@ -49,7 +49,7 @@ def _time_command(checkouts: dict[str, Path], options: Options) -> Result:
 
 def _run_benchmark(root: Path, benchmark: list[str], output: Path) -> Any:
     _run(root, [f"tests.benchmarks.{benchmark[0]}", *benchmark[1:], "--output", str(output)])
-    result = json.loads(output.read_text())
+    result = json.loads((next(output.glob("*.json")) if output.is_dir() else output).read_text())
     return {name: value for name, value in result.items() if name != "machine"}
 
 

@@ -245,6 +245,24 @@ def test_compiled_code_has_no_graph_break_and_the_same_numbers(world: World, com
     torch.testing.assert_close(found[0], found[1])
 
 
+def test_dynamo_leaves_the_implementation_alone_where_it_gave_up_the_caller(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traced = []
+    monkeypatch.setattr(world.backend, "device", lambda: traced.append(torch.compiler.is_dynamo_compiling()) or -1)
+    square = world.square
+
+    def model(x: Any) -> Any:
+        for _ in range(2):  # a break of the graph in a loop ends the compilation of the frame
+            x = square(x) + 1
+            torch._dynamo.graph_break()
+        return x
+
+    x = rows()
+    torch.testing.assert_close(torch.compile(model, backend="eager")(x), (x**2 + 1) ** 2 + 1)
+    assert traced == [False] * 2
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_a_package_that_was_compiled_ahead_calls_the_operator(world: World, tmp_path: Path) -> None:

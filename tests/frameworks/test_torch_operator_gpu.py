@@ -86,11 +86,11 @@ def test_views_parameters_and_mutations(world: World) -> None:
 
 
 def _model(world: World) -> Callable[[Any], Any]:
-    square, reduce_rows = world.square, world.reduce_rows
+    square, reduce_rows, sin, relu = world.square, world.reduce_rows, torch.sin, torch.relu  # traced: nothing lazy
 
     def model(x: Any) -> Any:
-        values, counts = reduce_rows(square(torch.sin(x) * 2, 1.5) + 1)
-        return torch.relu(values - counts)
+        values, counts = reduce_rows(square(sin(x) * 2, 1.5) + 1)
+        return relu(values - counts)
 
     return model
 

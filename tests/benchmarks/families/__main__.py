@@ -31,6 +31,8 @@ def main() -> None:
         if options.only:
             os.environ |= {"CUDA_CACHE_DISABLE": "1", "JITLTO_CACHE_DIR": str(options.work / "cache")}
             part = importlib.import_module(f"tests.benchmarks.families.{options.only}")
+            if options.output:
+                options.output.mkdir(parents=True, exist_ok=True)
             output = options.output and options.output / f"families_{options.only}.json"
             script.write(output, part.measure(options), getattr(part, "plots", None))
             return
