@@ -29,8 +29,8 @@ static int is_same(PyObject *a, PyObject *b) {
 static int is_entry(PyObject *entry, PyObject *const *values, Py_ssize_t count, PyObject *names) {
     PyObject *known = PyTuple_GET_ITEM(entry, VALUES), *named = PyTuple_GET_ITEM(entry, NAMES);
     if (PyTuple_GET_SIZE(known) != count || PyTuple_GET_SIZE(named) != (names == NULL ? 0 : PyTuple_GET_SIZE(names))) return 0;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(named); i++) /* both interned, by the compiler */
-        if (PyTuple_GET_ITEM(named, i) != PyTuple_GET_ITEM(names, i)) return 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(named); i++)
+        if (!is_same(PyTuple_GET_ITEM(named, i), PyTuple_GET_ITEM(names, i))) return 0;
     for (Py_ssize_t i = 0; i < count; i++)
         if (!is_same(PyTuple_GET_ITEM(known, i), values[i])) return 0;
     /* What was made before a fork is not found. */

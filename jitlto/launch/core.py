@@ -119,18 +119,13 @@ def remembered(
                 if len(answers.known) >= _MOST_ANSWERS:
                     answers.clear()
                 answers.known[key] = answer
-            if core is not None and number == 0 and spelled is values and all(map(_is_interned, names)):
+            if core is not None and number == 0 and spelled is values:
                 answers.show(core, values, names, answer)
             return answer
 
         return ask if core is None else update_wrapper(core.make_lookup(ask), method)  # type: ignore[return-value]
 
     return decorate
-
-
-def _is_interned(name: str) -> bool:
-    """Return whether a name is one object: of those that a program makes anew, the core would keep each."""
-    return type(name) is str and sys.intern(name) is name
 
 
 def _spell(value: Any) -> Any:

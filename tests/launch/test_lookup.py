@@ -63,6 +63,7 @@ def test_the_same_arguments_get_the_same_answer(asked: Asked) -> None:
         lambda: asked.launcher("float", n=1),
         lambda: asked.launcher("float", n=int("100000")),
         lambda: asked.launcher("".join(["flo", "at"]), n=2),
+        lambda: asked.launcher(**{"".join(["data_", "type"]): "double"}),  # as a parser of JSON makes names
         lambda: asked.launcher(dtype=SAME),
         lambda: asked.launcher("float", None),
     ]
