@@ -78,7 +78,8 @@ class RenderedFamilies:
         rules = functools.cache(functools.partial(InterfaceRules, family))
         requests = []
         for each in rendered:
-            config = configs(family.compiler_options(each.group), each.group.architectures)
+            group = each.group
+            config = configs(family.compiler_options(group), group.architectures, family.cubin_options(group))
             requests.append(CompileRequest(each, config, rules(config).check))
         _check_reproducible(requests)
         self.rendered += requests
@@ -154,6 +155,7 @@ def _config(
     files: dict[str, bytes],
     options: tuple[str, ...],
     archs: tuple[Architecture, ...],
+    cubin_options: tuple[str, ...] = (),
 ) -> CompileConfig:
     """Return how the groups of a family that have the same options and architectures are compiled.
 
@@ -166,7 +168,8 @@ def _config(
     )
     own = HeaderSearch(family.include, options=options, files=files)
     every = tuple(sorted({*family.architectures, *archs}))
-    how = CompileConfig(toolchain, search, own, every, options, family.image_forms(every), family.interfaces)
+    forms = family.image_forms(every)
+    how = CompileConfig(toolchain, search, own, every, options, forms, family.interfaces, cubin_options=cubin_options)
     if not family.is_auto:
         return how
     linker = nvjitlink.version()

@@ -16,7 +16,7 @@ from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.tuning_rules import check_tune, read_tune
 from jitlto.record.fragment import ImageForm, ImageKind, Role, is_name
-from jitlto.record.options import OF_SASS, LinkOptions, describe_invalid_option, option_macros
+from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
 from jitlto.record.tuning import TuneRecord
 
 #: Names that no parameter may have, because planners have arguments of these names.
@@ -70,9 +70,12 @@ class FamilyDeclaration:
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
         own = group.options if group else ()
-        most = group and self.sass and (group.sass_registers or self.sass_registers)
-        limit = (f"{OF_SASS}{most}",) if most else ()
-        return (f"--std={self.std}", *self.link.compile_flags(), *self.options, *own, *limit)
+        return (f"--std={self.std}", *self.link.compile_flags(), *self.options, *own)
+
+    def cubin_options(self, group: GroupDeclaration) -> tuple[str, ...]:
+        """Return the options of ptxas for a group's cubins alone."""
+        most = self.sass and (group.sass_registers or self.sass_registers)
+        return (f"--maxrregcount={most}",) if most else ()
 
     def source_options(self) -> tuple[str, ...]:
         """Return NVRTC's options for a caller's own source at run time; nvcc's options are left out, except macros."""

@@ -232,6 +232,14 @@ def test_options_of_a_group_come_after_those_of_its_family(tmp_path: Path) -> No
     assert declared.compiler_options(kern) == declared.compiler_options() == ("--std=c++17", "-DN=1")
 
 
+def test_the_register_limit_of_cubins_is_no_option_of_other_images(tmp_path: Path) -> None:
+    toml = TOML.replace('name = "mini"', 'name = "mini"\nsass = ["90"]\nsass_registers = 64')
+    kern, op = (declared := load(tmp_path, toml.replace("[device.op]", "[device.op]\nsass_registers = 32"))).groups
+    assert declared.cubin_options(kern) == ("--maxrregcount=64",)
+    assert declared.cubin_options(op) == ("--maxrregcount=32",)
+    assert declared.compiler_options(op) == ("--std=c++17",)
+
+
 @pytest.mark.parametrize("line", ['options = ["-DN=1"]', "link = {max_registers = 8}"])
 def test_a_group_that_callers_supply_has_no_options(tmp_path: Path, line: str) -> None:
     error = failure(tmp_path, f'{TOML}\n[device.user]\ninterface = "op.cuh"\n{line}\n')
