@@ -271,6 +271,10 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         if names.count(name) > 1:
             other = document.table("device").table(name)
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
+    for each in (table, *(document.table(group.role.value).table(group.name) for group in groups)):
+        if "sass_registers" in each and not family.sass:
+            hint = 'write sass = ["90"] under [family], or remove sass_registers'
+            raise each.error("sass_registers is for cubins, and the family has none", hint)
     link = _read_link(document.table("link", required=False))
     uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
     include: dict[str, Path] = {}
