@@ -42,7 +42,7 @@ class GroupDeclaration:
     entry: str | None = None  # the C++ name of the kernel, bare of namespaces and arguments, if a source has several
     options: tuple[str, ...] = ()  # of the compiler, after the family's
     architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
-    sass_registers: int | None = None  # instead of the family's
+    sass_registers: int | None = None  # most that a thread of its cubins may use
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
 
 
@@ -64,7 +64,6 @@ class FamilyDeclaration:
     is_auto: bool = False  # whether LTO-IR is added for each later architecture for which the code differs
     version: str = ""  # the author's, of what callers see
     sass: tuple[Architecture, ...] = ()  # for which fragments have relocatable cubins, sorted
-    sass_registers: int | None = None  # most that a thread of these may use
     opaque: tuple[str, ...] = ()  # types that the interfaces only declare, and into which no fragment looks
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
@@ -74,8 +73,7 @@ class FamilyDeclaration:
 
     def cubin_options(self, group: GroupDeclaration) -> tuple[str, ...]:
         """Return the options of ptxas for a group's cubins alone."""
-        most = self.sass and (group.sass_registers or self.sass_registers)
-        return (f"--maxrregcount={most}",) if most else ()
+        return (f"--maxrregcount={group.sass_registers}",) if self.sass and group.sass_registers else ()
 
     def source_options(self) -> tuple[str, ...]:
         """Return NVRTC's options for a caller's own source at run time; nvcc's options are left out, except macros."""
@@ -226,6 +224,12 @@ class _EntrypointTable(_DeviceTable, kw_only=True):
     tune: dict[str, Any] | None = None
 
 
+def _check_registers(table: TomlTable, family: _FamilyTable) -> None:
+    if "sass_registers" in table and not family.sass:
+        hint = 'write sass = ["90"] under [family], or remove sass_registers'
+        raise table.error("sass_registers is for cubins, and the family has none", hint)
+
+
 def load_family(path: Path) -> FamilyDeclaration:
     """Read one ``family.toml``.
 
@@ -254,11 +258,12 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     if not is_name(family.name):
         raise table.error(f"invalid family name {family.name!r}", _NAME_RULE)
     _check_options(table, family.options)
+    _check_registers(table, family)
     if sorted(family.images) not in (["ltoir"], ["ltoir", "ptx"]):
         hint = 'write images = ["ltoir", "ptx"], or ["ltoir"] to link only with the compiler\'s CUDA major'
         raise table.error(f"invalid images {list(family.images)}", hint)
     groups = [
-        _group(role, role_table.table(name), family.syntax)
+        _group(role, role_table.table(name), family)
         for role in Role
         for role_table in [document.table(role.value, required=False)]
         for name in role_table.values
@@ -271,10 +276,6 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         if names.count(name) > 1:
             other = document.table("device").table(name)
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
-    for each in (table, *(document.table(group.role.value).table(group.name) for group in groups)):
-        if "sass_registers" in each and not family.sass:
-            hint = 'write sass = ["90"] under [family], or remove sass_registers'
-            raise each.error("sass_registers is for cubins, and the family has none", hint)
     link = _read_link(document.table("link", required=False))
     uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
     include: dict[str, Path] = {}
@@ -295,7 +296,6 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         family.archs == "auto",
         family.version,
         _parse_architectures(table, family.sass, "sass") if family.sass else (),
-        family.sass_registers,
         family.opaque,
     )
     parameters = {name for each in (made, *made.all_used().values()) for group in each.groups for name in group.key}
@@ -358,7 +358,7 @@ def _read_link(table: TomlTable) -> LinkOptions:
         raise table.error(error.what, error.hint, case="link-option") from None
 
 
-def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:
+def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclaration:
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
@@ -369,17 +369,18 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
     kind = _SuppliedTable if is_supplied else _EntrypointTable if role is Role.ENTRYPOINT else _DeviceTable
     given = table.decode(kind)
     _check_key(table, given.key, given.shared)
-    group = GroupDeclaration(name, role, given.key, _interface(table, given.interface), default_syntax, given.shared)
+    group = GroupDeclaration(name, role, given.key, _interface(table, given.interface), family.syntax, given.shared)
     if isinstance(given, _DeviceTable):
         _check_options(table, given.options)
+        _check_registers(table, family)
         group = replace(
             group,
             matrix=_find_file(table, "matrix", given.matrix, "matrices"),
             template=_find_file(table, "template", given.template, "templates"),
-            syntax=given.syntax or default_syntax,
+            syntax=given.syntax or family.syntax,
             options=given.options,
             architectures=_parse_architectures(table, given.archs) if given.archs else (),
-            sass_registers=given.sass_registers,
+            sass_registers=given.sass_registers or family.sass_registers,
         )
     if isinstance(given, _EntrypointTable):
         tune = None if given.tune is None else read_tune(table.table("tune"))
