@@ -79,7 +79,7 @@ class RenderedFamilies:
         requests = []
         for each in rendered:
             group = each.group
-            config = configs(family.compiler_options(group), group.architectures, family.cubin_options(group))
+            config = configs(family.compiler_options(group), group.architectures, group.cubin_options)
             requests.append(CompileRequest(each, config, rules(config).check))
         _check_reproducible(requests)
         self.rendered += requests
@@ -218,7 +218,10 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
         except UnicodeDecodeError:
             what, hint = f"header {name!a} of an interface is not UTF-8", "save it as UTF-8"
             raise FamilyError(what, code="family-interface", where=str(family.path), hint=hint) from None
-    groups = [GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.tune) for g in family.groups]
+    groups = [
+        GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.tune, g.sass_registers)
+        for g in family.groups
+    ]
     return FamilyRecord(
         family.name,
         family.source_options(),

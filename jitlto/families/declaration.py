@@ -45,6 +45,11 @@ class GroupDeclaration:
     sass_registers: int | None = None  # most that a thread of its cubins may use
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
 
+    @property
+    def cubin_options(self) -> tuple[str, ...]:
+        """The options of ptxas for its cubins alone."""
+        return (f"--maxrregcount={self.sass_registers}",) if self.sass_registers else ()
+
 
 @dataclass(frozen=True, slots=True)
 class FamilyDeclaration:
@@ -71,16 +76,16 @@ class FamilyDeclaration:
         own = group.options if group else ()
         return (f"--std={self.std}", *self.link.compile_flags(), *self.options, *own)
 
-    def cubin_options(self, group: GroupDeclaration) -> tuple[str, ...]:
-        """Return the options of ptxas for a group's cubins alone."""
-        return (f"--maxrregcount={group.sass_registers}",) if self.sass and group.sass_registers else ()
-
     def source_options(self) -> tuple[str, ...]:
         """Return NVRTC's options for a caller's own source at run time; nvcc's options are left out, except macros."""
         if self.toolchain == "nvrtc":
             return self.compiler_options()
         macros = [option for option in self.options if option_macros([option]) and not option.startswith("-X")]
         return (f"--std={self.std}", *self.link.compile_flags(), *macros)
+
+    def without_cubins(self) -> FamilyDeclaration:
+        """Return it as if it declared nothing about cubins."""
+        return replace(self, sass=(), groups=tuple(replace(group, sass_registers=None) for group in self.groups))
 
     def image_forms(self, architectures: Sequence[Architecture]) -> tuple[ImageForm, ...]:
         """Return the images of a fragment with LTO-IR for some architectures, which are sorted."""

@@ -236,10 +236,11 @@ def test_options_of_a_group_come_after_those_of_its_family(tmp_path: Path) -> No
 
 def test_the_register_limit_of_cubins_is_no_option_of_other_images(tmp_path: Path) -> None:
     toml = TOML.replace('name = "mini"', 'name = "mini"\nsass = ["90"]\nsass_registers = 64')
-    kern, op = (declared := load(tmp_path, toml.replace("[device.op]", "[device.op]\nsass_registers = 32"))).groups
-    assert declared.cubin_options(kern) == ("--maxrregcount=64",)
-    assert declared.cubin_options(op) == ("--maxrregcount=32",)
+    declared = load(tmp_path, toml.replace("[device.op]", "[device.op]\nsass_registers = 32"))
+    kern, op = declared.groups
+    assert (kern.cubin_options, op.cubin_options) == (("--maxrregcount=64",), ("--maxrregcount=32",))
     assert declared.compiler_options(op) == ("--std=c++17",)
+    assert declared.without_cubins() == load(tmp_path, TOML)
 
 
 @pytest.mark.parametrize("line", ['options = ["-DN=1"]', "link = {max_registers = 8}"])
