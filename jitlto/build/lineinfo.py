@@ -15,7 +15,7 @@ from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.compile.headers import split_name
 from jitlto.compile.nvrtc_program import program_name
 from jitlto.database.twin import SOURCES, mark_twin, read_original, twin_directory
-from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.declaration import FamilyDeclaration, change_all
 
 
 def check_writable(database: Path) -> None:
@@ -44,8 +44,7 @@ def build_twin(families: Iterable[FamilyDeclaration], database: Path, **how: Any
     """
     check_writable(database)
     directory = twin_directory(database)
-    known: dict[str, FamilyDeclaration] = {}
-    rendered = RenderedFamilies(_with_lineinfo(family, known) for family in families)
+    rendered = RenderedFamilies(change_all(families, _with_lineinfo))
     # Beside it, so that it can be renamed.
     with tempfile.TemporaryDirectory(
         prefix=f"{directory.name}.", dir=directory.parent, ignore_cleanup_errors=True
@@ -62,11 +61,8 @@ def build_twin(families: Iterable[FamilyDeclaration], database: Path, **how: Any
     return directory
 
 
-def _with_lineinfo(family: FamilyDeclaration, known: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
-    if family.name not in known:
-        uses = tuple(_with_lineinfo(used, known) for used in family.uses)
-        known[family.name] = replace(family, link=family.link.merge({"lineinfo": True}), uses=uses)
-    return known[family.name]
+def _with_lineinfo(family: FamilyDeclaration) -> FamilyDeclaration:
+    return replace(family, link=family.link.merge({"lineinfo": True}))
 
 
 def _write(request: CompileRequest, directory: Path) -> None:

@@ -23,6 +23,7 @@ from jitlto.build.shards import Shard
 from jitlto.cli.output import check_output, print_built, progress, write_output
 from jitlto.cli.parameters import PATH, allow_incomplete_option, as_callback, jobs_option, json_option
 from jitlto.families import declaration
+from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
 from jitlto.packaging.project import copy_prebuilt, load_package
 
@@ -108,7 +109,7 @@ def build(
             return
     families = with_used(package.families if package else map(declaration.load_family, _paths(names)))
     if no_sass:
-        families = tuple(family.without_cubins() for family in families)
+        families = declaration.change_all(families, FamilyDeclaration.without_cubins)
     read = (path for family in families for group in family.groups for path in (group.matrix, group.template))
     check_output(timings, (*(family.path for family in families), *read))
     if lineinfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -120,6 +120,20 @@ class FamilyDeclaration:
 
         visit(self)
         return found
+
+
+def change_all(
+    families: Iterable[FamilyDeclaration], change: Callable[[FamilyDeclaration], FamilyDeclaration]
+) -> tuple[FamilyDeclaration, ...]:
+    """Return families changed, and in the same way those that they use."""
+    known: dict[Path, FamilyDeclaration] = {}
+
+    def changed(family: FamilyDeclaration) -> FamilyDeclaration:
+        if family.path not in known:  # a family may be used in many ways
+            known[family.path] = replace(change(family), uses=tuple(map(changed, family.uses)))
+        return known[family.path]
+
+    return tuple(map(changed, families))
 
 
 def roots(base: Path | None = None) -> list[Path]:

@@ -74,15 +74,19 @@ def whole(path: Path, faults: Faults, contents: dict[FragmentKey, str]) -> Whole
 
 
 @pytest.mark.slow
-def test_shards_built_for_real_merge_to_the_bytes_of_one_build(mini_path: Path, tmp_path: Path, cache: Cache) -> None:
-    loaded = declaration.load_family(write_family(tmp_path / "mini", MINI))
-    for count in (4, 9):
+@pytest.mark.parametrize(("database", "counts"), [("mini_path", (4, 9)), ("sass_path", (4,))])
+def test_shards_built_for_real_merge_to_the_bytes_of_one_build(
+    database: str, counts: tuple[int, ...], request: pytest.FixtureRequest, tmp_path: Path, cache: Cache
+) -> None:
+    whole: Path = request.getfixturevalue(database)
+    loaded = declaration.load_family(whole.with_name("family.toml"))
+    for count in counts:
         parts = [
             build([loaded], tmp_path / f"{n}.fragdb", jobs=1, shard=Shard(n, count), cache=cache).path
             for n in range(1, count + 1)
         ]
         merge_databases(parts[::-1], tmp_path / "out.fragdb")
-        assert (tmp_path / "out.fragdb").read_bytes() == mini_path.read_bytes()
+        assert (tmp_path / "out.fragdb").read_bytes() == whole.read_bytes()
 
 
 @pytest.fixture(scope="module")

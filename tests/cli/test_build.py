@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.database import FragmentDatabase
 from jitlto.database.twin import read_original
 from tests.support.commands import fails, jitlto, succeeds
 from tests.support.families import MINI, SHARED, write_family
@@ -44,6 +45,16 @@ def test_cubins_are_left_out_on_request(mini_path: Path, tmp_path: Path) -> None
     family, database = write_family(tmp_path / "mini", MINI | {"family.toml": toml}), tmp_path / "mini.fragdb"
     succeeds("build", family, "-o", database, "--no-sass")
     assert database.read_bytes() == mini_path.read_bytes()
+
+
+@pytest.mark.slow
+def test_neither_are_they_in_the_twin_of_a_family_that_uses_another(tmp_path: Path) -> None:
+    toml = SHARED["common/family.toml"].replace("[family]", '[family]\nsass = ["90"]\nsass_registers = 64', 1)
+    write_family(tmp_path, SHARED | {"common/family.toml": toml})
+    succeeds("build", tmp_path / "cluster", "-o", tmp_path / "c.fragdb", "--no-sass", "--lineinfo")
+    for path in (tmp_path / "c.fragdb", tmp_path / "c.lineinfo" / "c.fragdb"):
+        with FragmentDatabase(path) as opened:
+            assert {image.kind for each in opened.fragments() for image in each.images} == {"ltoir", "ptx"}
 
 
 def test_a_family_that_the_named_one_uses_is_named(tmp_path: Path) -> None:
