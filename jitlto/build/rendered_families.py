@@ -167,10 +167,12 @@ def _config(
     own = HeaderSearch(family.include, options=options, files=files)
     every = tuple(sorted({*family.architectures, *archs}))
     how = CompileConfig(toolchain, search, own, every, options, family.image_forms(every), family.interfaces)
-    if not family.is_auto:
-        return how
     linker = nvjitlink.version()
-    return replace(how, candidates=comparable_architectures(every[0], toolchain.version, linker), linker=linker)
+    if family.is_auto:
+        return replace(how, candidates=comparable_architectures(every[0], toolchain.version, linker), linker=linker)
+    if family.link.tiered:  # what a cubin does, the LTO-IR that takes its place does too
+        return replace(how, candidates=(every[0], *(each for each in family.sass if not each.suffix)), linker=linker)
+    return how
 
 
 def with_used(families: Iterable[FamilyDeclaration]) -> tuple[FamilyDeclaration, ...]:
