@@ -19,7 +19,7 @@ from jitlto.compile.tokens import TOKEN, line_at, plain_text, skip
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import digest_headers, interfaces_first
-from jitlto.record.options import OF_SASS, macro_values, option_macros
+from jitlto.record.options import macro_values, option_macros
 
 _CALLERS = "callers' code"
 # Words that may differ with headers, with architectures, and with all else.
@@ -112,7 +112,7 @@ def _find_dependence(family: FamilyDeclaration, sides: Mapping[CompileConfig, st
 def _settings(config: CompileConfig) -> tuple[str, list[str]]:
     """How it is compiled, but for architectures; macros of options have their own check."""
     options = [option for option in config.options if option.startswith("-X") or not option_macros([option])]
-    return config.toolchain.name, [option for option in options if not option.startswith(OF_SASS)]
+    return config.toolchain.name, options
 
 
 def _host_macros(config: CompileConfig) -> dict[str, str]:

@@ -78,7 +78,8 @@ class RenderedFamilies:
         rules = functools.cache(functools.partial(InterfaceRules, family))
         requests = []
         for each in rendered:
-            config = configs(family.compiler_options(each.group), each.group.architectures)
+            group = each.group
+            config = configs(family.compiler_options(group), group.architectures, group.cubin_options)
             requests.append(CompileRequest(each, config, rules(config).check))
         _check_reproducible(requests)
         self.rendered += requests
@@ -154,6 +155,7 @@ def _config(
     files: dict[str, bytes],
     options: tuple[str, ...],
     archs: tuple[Architecture, ...],
+    cubin_options: tuple[str, ...] = (),
 ) -> CompileConfig:
     """Return how the groups of a family that have the same options and architectures are compiled.
 
@@ -166,7 +168,8 @@ def _config(
     )
     own = HeaderSearch(family.include, options=options, files=files)
     every = tuple(sorted({*family.architectures, *archs}))
-    how = CompileConfig(toolchain, search, own, every, options, family.image_forms(every), family.interfaces)
+    forms = family.image_forms(every)
+    how = CompileConfig(toolchain, search, own, every, options, forms, family.interfaces, cubin_options=cubin_options)
     linker = nvjitlink.version()
     if family.is_auto:
         return replace(how, candidates=comparable_architectures(every[0], toolchain.version, linker), linker=linker)
@@ -217,7 +220,10 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
         except UnicodeDecodeError:
             what, hint = f"header {name!a} of an interface is not UTF-8", "save it as UTF-8"
             raise FamilyError(what, code="family-interface", where=str(family.path), hint=hint) from None
-    groups = [GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.tune) for g in family.groups]
+    groups = [
+        GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.tune, g.sass_registers)
+        for g in family.groups
+    ]
     return FamilyRecord(
         family.name,
         family.source_options(),

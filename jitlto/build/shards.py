@@ -61,7 +61,7 @@ def digest_sources(requests: Iterable[CompileRequest]) -> dict[FragmentKey, str]
     for request in requests:
         rendered, config = request.rendered, request.config
         images = " ".join(f"{kind} {architecture}" for kind, architecture in config.images)
-        how = [images, "auto" if config.candidates else "", *config.options]
+        how = [images, "auto" if config.candidates else "", *config.every_option]
         parts = [request.own_closure.sha256, rendered.group.entry or "", *rendered.params, *how]
         found[request.key] = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return found

@@ -4,7 +4,6 @@ import contextlib
 import gc
 import importlib
 from concurrent.futures import Executor
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -109,7 +108,7 @@ def build(
             return
     families = with_used(package.families if package else map(declaration.load_family, _paths(names)))
     if no_sass:
-        families = tuple(replace(family, sass=()) for family in families)
+        families = tuple(family.without_cubins() for family in families)
     read = (path for family in families for group in family.groups for path in (group.matrix, group.template))
     check_output(timings, (*(family.path for family in families), *read))
     if lineinfo:

@@ -38,6 +38,7 @@ class CompileJob:
     sharers: int = 1  # jobs of this build with the same includes; decides whether to make a snapshot
     #: The lowest architecture and later ones; LTO-IR is added for those of them where the code differs.
     candidates: tuple[Architecture, ...] = ()
+    cubin_options: tuple[str, ...] = ()  # of ptxas, for cubins alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from jitlto.compile.includes import scan_quickly
 from jitlto.cuda import toolkit
 from jitlto.cuda.nvfatbin import RECIPES
 from jitlto.record.fragment import ImageForm
-from jitlto.record.options import OF_SASS
 
 _INSTALL = (
     "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13; and "
@@ -110,7 +109,7 @@ class Compiler(Toolchain):
             ToolchainError: If nvcc cannot be run, is killed or does not write all files.
         """
         source, names = nvrtc.program_name(job.source.text), headers.header_paths(job.source.headers)
-        options = [f"-Xptxas={each}" if each.startswith(OF_SASS) else each for each in job.options]
+        options = [*job.options, *(f"-Xptxas={each}" for each in job.cubin_options)]
         command = [self._nvcc, *options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
         for root in headers.include_directories(job.source.headers):
             command += ["-I", root]

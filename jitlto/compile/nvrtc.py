@@ -9,7 +9,7 @@ from jitlto.compile.compiler import CompileJob, Made, Toolchain
 from jitlto.compile.nvrtc_program import Step
 from jitlto.compile.snapshot import Snapshots
 from jitlto.cuda import toolkit
-from jitlto.record.fragment import ImageForm
+from jitlto.record.fragment import ImageForm, ImageKind
 
 
 class Compiler(Toolchain):
@@ -38,7 +38,8 @@ class Compiler(Toolchain):
     def make(self, job: CompileJob, forms: Sequence[ImageForm]) -> Made:
         """Run NVRTC for each architecture and kind."""
         nvrtc.check_no_nul(job.source)
-        steps = [Step(kind, each, job.options) for kind, each in forms]
+        of_cubins = (*job.options, *job.cubin_options)
+        steps = [Step(kind, each, of_cubins if kind is ImageKind.SASS else job.options) for kind, each in forms]
         outputs = {}
         for n, (form, step) in enumerate(zip(forms, steps, strict=True)):
             outputs[form] = self._snapshots.run(job.source, step, job.sharers, steps[n + 1 :])

@@ -20,7 +20,6 @@ from jitlto.cuda.nvfatbin import RECIPES
 from jitlto.cuda.ptx import ANCHOR, Module, parse_ptx
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source, split_leading_includes
-from jitlto.record.options import OF_SASS
 
 #: The name by which a program includes what follows its leading includes. Where no header of that name is given, NVRTC
 #: opens the file, at that moment: see :mod:`jitlto.compile.snapshot`.
@@ -157,7 +156,7 @@ def run_program(program: Program, headers: Mapping[str, bytes], step: Step) -> O
     nvrtc, recipe = toolkit.bindings("nvrtc"), RECIPES[step.kind]
     names = sorted(headers)
     arguments = [
-        *(each for each in step.options if step.kind is ImageKind.SASS or not each.startswith(OF_SASS)),
+        *step.options,
         "--relocatable-device-code=true",
         *recipe.options,
         f"--gpu-architecture={recipe.architecture}_{step.architecture}",

@@ -16,7 +16,7 @@ from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.tuning_rules import check_tune, read_tune
 from jitlto.record.fragment import ImageForm, ImageKind, Role, is_name
-from jitlto.record.options import OF_SASS, LinkOptions, describe_invalid_option, option_macros
+from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
 from jitlto.record.tuning import TuneRecord
 
 #: Names that no parameter may have, because planners have arguments of these names.
@@ -42,8 +42,13 @@ class GroupDeclaration:
     entry: str | None = None  # the C++ name of the kernel, bare of namespaces and arguments, if a source has several
     options: tuple[str, ...] = ()  # of the compiler, after the family's
     architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
-    sass_registers: int | None = None  # instead of the family's
+    sass_registers: int | None = None  # most that a thread of its cubins may use
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
+
+    @property
+    def cubin_options(self) -> tuple[str, ...]:
+        """The options of ptxas for its cubins alone."""
+        return (f"--maxrregcount={self.sass_registers}",) if self.sass_registers else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +69,12 @@ class FamilyDeclaration:
     is_auto: bool = False  # whether LTO-IR is added for each later architecture for which the code differs
     version: str = ""  # the author's, of what callers see
     sass: tuple[Architecture, ...] = ()  # for which fragments have relocatable cubins, sorted
-    sass_registers: int | None = None  # most that a thread of these may use
     opaque: tuple[str, ...] = ()  # types that the interfaces only declare, and into which no fragment looks
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
         own = group.options if group else ()
-        most = group and self.sass and (group.sass_registers or self.sass_registers)
-        limit = (f"{OF_SASS}{most}",) if most else ()
-        return (f"--std={self.std}", *self.link.compile_flags(), *self.options, *own, *limit)
+        return (f"--std={self.std}", *self.link.compile_flags(), *self.options, *own)
 
     def source_options(self) -> tuple[str, ...]:
         """Return NVRTC's options for a caller's own source at run time; nvcc's options are left out, except macros."""
@@ -80,6 +82,10 @@ class FamilyDeclaration:
             return self.compiler_options()
         macros = [option for option in self.options if option_macros([option]) and not option.startswith("-X")]
         return (f"--std={self.std}", *self.link.compile_flags(), *macros)
+
+    def without_cubins(self) -> FamilyDeclaration:
+        """Return it as if it declared nothing about cubins."""
+        return replace(self, sass=(), groups=tuple(replace(group, sass_registers=None) for group in self.groups))
 
     def image_forms(self, architectures: Sequence[Architecture]) -> tuple[ImageForm, ...]:
         """Return the images of a fragment with LTO-IR for some architectures, which are sorted."""
@@ -223,6 +229,12 @@ class _EntrypointTable(_DeviceTable, kw_only=True):
     tune: dict[str, Any] | None = None
 
 
+def _check_registers(table: TomlTable, family: _FamilyTable) -> None:
+    if "sass_registers" in table and not family.sass:
+        hint = 'write sass = ["90"] under [family], or remove sass_registers'
+        raise table.error("sass_registers is for cubins, and the family has none", hint)
+
+
 def load_family(path: Path) -> FamilyDeclaration:
     """Read one ``family.toml``.
 
@@ -251,11 +263,12 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     if not is_name(family.name):
         raise table.error(f"invalid family name {family.name!r}", _NAME_RULE)
     _check_options(table, family.options)
+    _check_registers(table, family)
     if sorted(family.images) not in (["ltoir"], ["ltoir", "ptx"]):
         hint = 'write images = ["ltoir", "ptx"], or ["ltoir"] to link only with the compiler\'s CUDA major'
         raise table.error(f"invalid images {list(family.images)}", hint)
     groups = [
-        _group(role, role_table.table(name), family.syntax)
+        _group(role, role_table.table(name), family)
         for role in Role
         for role_table in [document.table(role.value, required=False)]
         for name in role_table.values
@@ -288,7 +301,6 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         family.archs == "auto",
         family.version,
         _parse_architectures(table, family.sass, "sass") if family.sass else (),
-        family.sass_registers,
         family.opaque,
     )
     parameters = {name for each in (made, *made.all_used().values()) for group in each.groups for name in group.key}
@@ -351,7 +363,7 @@ def _read_link(table: TomlTable) -> LinkOptions:
         raise table.error(error.what, error.hint, case="link-option") from None
 
 
-def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:
+def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclaration:
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
@@ -362,17 +374,18 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
     kind = _SuppliedTable if is_supplied else _EntrypointTable if role is Role.ENTRYPOINT else _DeviceTable
     given = table.decode(kind)
     _check_key(table, given.key, given.shared)
-    group = GroupDeclaration(name, role, given.key, _interface(table, given.interface), default_syntax, given.shared)
+    group = GroupDeclaration(name, role, given.key, _interface(table, given.interface), family.syntax, given.shared)
     if isinstance(given, _DeviceTable):
         _check_options(table, given.options)
+        _check_registers(table, family)
         group = replace(
             group,
             matrix=_find_file(table, "matrix", given.matrix, "matrices"),
             template=_find_file(table, "template", given.template, "templates"),
-            syntax=given.syntax or default_syntax,
+            syntax=given.syntax or family.syntax,
             options=given.options,
             architectures=_parse_architectures(table, given.archs) if given.archs else (),
-            sass_registers=given.sass_registers,
+            sass_registers=given.sass_registers or family.sass_registers,
         )
     if isinstance(given, _EntrypointTable):
         tune = None if given.tune is None else read_tune(table.table("tune"))

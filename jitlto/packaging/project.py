@@ -129,15 +129,11 @@ def _find_difference(opened: FragmentDatabase, families: Sequence[FamilyDeclarat
         if {*expected.architectures} <= {*record.architectures}:  # "auto" adds some
             expected = msgspec.structs.replace(expected, architectures=record.architectures)
         fragments = opened.fragments(family.name)
-        made = {
-            (i.kind, i.toolchain, i.architecture if i.kind is ImageKind.SASS else None)
-            for f in fragments
-            for i in f.images
-        }
         same = {name: getattr(expected, name) == getattr(record, name) for name in expected.__struct_fields__}
         same["fragments"] = {each.key for each in render_family(family)} == {each.key for each in fragments}
-        wanted = [*((kind, None) for kind in family.images), *((ImageKind.SASS, each) for each in family.sass)]
-        same["images"] = made == {(kind, family.toolchain, architecture) for kind, architecture in wanted}
+        same["toolchain"] = all(i.toolchain == family.toolchain for f in fragments for i in f.images)
+        same["images"] = all({i.kind for i in f.images} - {ImageKind.SASS} == {*family.images} for f in fragments)
+        same["sass"] = all(tuple(i.architecture for i in f.images_of(ImageKind.SASS)) == family.sass for f in fragments)
         if differing := [name for name, is_same in same.items() if not is_same]:
             return f"was built from a different declaration of {family.name}: {', '.join(differing)} differ"
     return None

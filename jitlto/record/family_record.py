@@ -13,11 +13,13 @@ from jitlto.record.tuning import TuneRecord
 
 
 class GroupRecord(Struct, frozen=True, omit_defaults=True):
-    """What the run side needs of a group's declaration: name, role, key parameters and interface header.
+    """A group's declaration: name, role, key parameters and interface header.
 
     Args:
         supplied: Whether callers supply its definition at run time.
         tune: What may be chosen by measuring; entrypoints only, None if nothing is declared.
+        sass_registers: Most registers that a thread of its cubins may use. The run side needs not know it: it tells
+            whether a database is that of a declaration.
     """
 
     name: Name
@@ -26,6 +28,7 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
     interface: str | None
     supplied: bool
     tune: TuneRecord | None = None
+    sass_registers: Count | None = None
 
 
 class FamilyRecord(Struct, frozen=True, omit_defaults=True):

@@ -56,8 +56,6 @@ _DECLARED = {
     "include-path": "include", "std": "std", "ccbin": "NVCC_CCBIN in the environment",
     "compiler-bindir": "NVCC_CCBIN in the environment",
 }  # fmt: skip
-#: The beginning of the one compile option that is for cubins alone; authors declare it as ``sass_registers``.
-OF_SASS = "--maxrregcount="
 _OF_PTXAS = ["max_registers", "optimization", "ptxas"]  # no effect on machine code
 _ALWAYS = frozenset(["dlto", "rdc", "relocatable-device-code"])
 _Library: TypeAlias = Annotated[str, Meta(max_length=100, pattern=r"\A[A-Za-z0-9_]+\Z")]  # no path

@@ -120,6 +120,8 @@ MISTAKES = [
     ),
     ('name = "mini"', 'name = "mini"\nimages = ["ptx"]', "family", "invalid-value", "images ['ptx']", "ltoir"),
     ('name = "mini"', 'name = "mini"\nsass_registers = 8', "family", "invalid-value", "sass_registers", None),
+    ('name = "mini"', 'name = "mini"\nsass_registers = 64', "family", "invalid-value", "sass_registers", "sass ="),
+    ("[device.op]", "[device.op]\nsass_registers = 64", "device.op", "invalid-value", "sass_registers", "sass ="),
     ('name = "mini"', 'name = "mini"\nsass = ["9"]', "family", "invalid-value", "invalid sass", None),
     ('name = "mini"', 'name = "mini"\nimages = ["sass"]', "family", "invalid-value", "images ['sass']", "ltoir"),
     (
@@ -230,6 +232,15 @@ def test_options_of_a_group_come_after_those_of_its_family(tmp_path: Path) -> No
     kern, op = declared.groups
     assert declared.compiler_options(op) == ("--std=c++17", "-DN=1", "-DM=2")
     assert declared.compiler_options(kern) == declared.compiler_options() == ("--std=c++17", "-DN=1")
+
+
+def test_the_register_limit_of_cubins_is_no_option_of_other_images(tmp_path: Path) -> None:
+    toml = TOML.replace('name = "mini"', 'name = "mini"\nsass = ["90"]\nsass_registers = 64')
+    declared = load(tmp_path, toml.replace("[device.op]", "[device.op]\nsass_registers = 32"))
+    kern, op = declared.groups
+    assert (kern.cubin_options, op.cubin_options) == (("--maxrregcount=64",), ("--maxrregcount=32",))
+    assert declared.compiler_options(op) == ("--std=c++17",)
+    assert declared.without_cubins() == load(tmp_path, TOML)
 
 
 @pytest.mark.parametrize("line", ['options = ["-DN=1"]', "link = {max_registers = 8}"])

@@ -156,8 +156,10 @@ def test_a_database_from_ci_was_built_with_the_declared_options_by_the_declared_
 ) -> None:
     refused(tmp_path, mini_path, environment, "mini", "options", family='options = ["-DX=1"]')
     refused(tmp_path, mini_path, environment, "mini", "architectures", family='archs = ["80"]')
-    refused(tmp_path, mini_path, environment, "images", family='toolchain = "nvcc"')
-    refused(tmp_path, sass_path, environment, "images", family='sass = ["90"]')
+    refused(tmp_path, mini_path, environment, "toolchain", family='toolchain = "nvcc"')
+    refused(tmp_path, mini_path, environment, "images", family='images = ["ltoir"]')
+    refused(tmp_path, sass_path, environment, "sass", family='sass = ["90"]')
+    refused(tmp_path, sass_path, environment, "groups", family='sass = ["80", "90"]\nsass_registers = 64')
 
 
 @pytest.mark.slow
@@ -176,6 +178,14 @@ def test_a_database_from_ci_holds_the_declared_families_and_no_other(
     write_family(tmp_path / MINI_FOLDER, MINI)
     with raises(ProjectError, "project-prebuilt-differs", "maxi"):
         project.build_package(tmp_path, tmp_path / "out.fragdb")
+
+
+def test_a_family_of_interfaces_alone_is_taken_from_ci_too(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
+    toml = '[family]\nname = "mini"\n[device.op]\ninterface = "op.cuh"\n'
+    path = make(tmp_path, files={"family.toml": toml, "op.cuh": MINI["op.cuh"]})
+    built = project.build_package(path, tmp_path / "ci.fragdb", jobs=1)
+    set_prebuilt(environment, built.path)
+    assert project.build_package(path, tmp_path / "out.fragdb").digest == built.digest
 
 
 def test_a_database_from_ci_with_a_different_interface_is_rejected(

@@ -40,18 +40,25 @@ class CompileConfig:
     #: Architectures to add LTO-IR for where the code differs, the lowest of ``architectures`` first; empty for none.
     candidates: tuple[Architecture, ...] = ()
     linker: Version | None = None  # nvJitLink, by which code is compared, if there are candidates
+    cubin_options: tuple[str, ...] = ()  # for cubins alone
     _states: dict[str, str] = field(default_factory=dict, repr=False)
 
     def own_closure(self, source: str) -> Source:
         """The source with those headers of the family that it can reach."""
         return self.own.closure(source.encode())
 
+    @property
+    def every_option(self) -> tuple[str, ...]:
+        """The options that decide the bytes of its images."""
+        return (*self.options, *self.cubin_options)
+
     @cached_property
     def _how(self) -> list[object]:
         architectures = [*map(str, self.architectures)], [*map(str, self.candidates)], str(self.linker)
         # By these a source was judged before it was compiled, and its text does not tell them.
         interfaces = sorted(self.own_closure(interfaces_first(self.interfaces)).headers)
-        return [REVISION, self.options, architectures, self.images, self.toolchain.identify(self.images), interfaces]
+        identity = self.toolchain.identify(self.images)
+        return [REVISION, self.every_option, architectures, self.images, identity, interfaces]
 
     def key(self, source: Source, what: str = "") -> str:
         """SHA-256 of a source with its headers, of how it is compiled, and of what is asked of it."""

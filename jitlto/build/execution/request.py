@@ -75,8 +75,8 @@ class CompileRequest:
         """The job that compiles the source, with all headers that the compiler may find."""
         config, tool = self.config, self.config.toolchain
         source = config.search.complete(self.closure)
-        how = config.architectures, config.options, config.images
-        return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, config.candidates)
+        how = config.architectures, config.options, config.images, sharers, config.candidates, config.cubin_options
+        return CompileJob(tool.name, tool.identify(config.images), source, *how)
 
     def describe(self, error: JitltoError) -> JitltoError:
         """Add template, combination and source lines to an error of its compile."""

@@ -75,6 +75,14 @@ def test_the_cache_returns_a_compiled_source_while_its_headers_are_unchanged(cac
     assert found(cache, tmp_path) is None
 
 
+def test_a_source_is_compiled_again_if_the_options_of_its_cubins_change(tmp_path: Path) -> None:
+    made = config(tmp_path)
+    source = made.search.closure(b"")
+    others = {replace(made, cubin_options=each).key(source) for each in ((), ("-a",), ("-b",))}
+    assert len(others) == 3
+    assert made.key(source) in others
+
+
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"toolchain": "nvrtc"}\n', encode_unit(UNIT)[:-1], b"\x91" * 9999])
 def test_a_damaged_entry_is_a_miss(cache: Cache, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.cuh").write_text("one")
