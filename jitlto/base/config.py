@@ -33,6 +33,7 @@ class Config(Frozen):
         store_timeout: Seconds that a request to a store may take with its reply; None for the default.
         mode: ``link`` or ``cached``: whether kernels may be linked.
         wisdom: The user's file of what was measured to be the fastest.
+        tiered: Whether families may begin with kernels that are linked without LTO.
         lineinfo: Whether databases are replaced by their twins with line information.
         record: File to which used plans are recorded.
         extension: ``auto``, ``required`` or ``off``: the compiled core of launches.
@@ -52,6 +53,7 @@ class Config(Frozen):
     store_timeout: float | None
     mode: str
     wisdom: Path
+    tiered: bool
     lineinfo: bool
     record: Path | None
     extension: str
@@ -75,6 +77,7 @@ class Config(Frozen):
             _seconds(environment, "JITLTO_STORE_TIMEOUT"),
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
             _path(environment, "JITLTO_WISDOM") or _absolute(cache_dir) / "wisdom",
+            _choice(environment, "JITLTO_TIERED", ("1", "0")) == "1",
             _choice(environment, "JITLTO_LINEINFO", ("0", "1")) == "1",
             _path(environment, "JITLTO_RECORD"),
             _choice(environment, "JITLTO_EXTENSION", ("auto", "required", "off")),

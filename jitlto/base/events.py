@@ -29,10 +29,14 @@ class Kind:
     FOUND_IN_STORE = "found_in_store"
     #: nvJitLink linked it.
     LINKED = "linked"
+    #: It was linked of cubins, for its first launches.
+    LINKED_FAST = "linked_fast"
     #: This thread waited while another thread, process or machine linked it.
     WAITED = "waited"
     #: The driver loaded it.
     LOADED = "loaded"
+    #: The kernel that was linked with LTO took the place of the one that was linked fast.
+    EXCHANGED = "exchanged"
 
 
 class Event(Frozen):

@@ -170,10 +170,14 @@ def _config(
     every = tuple(sorted({*family.architectures, *archs}))
     forms = family.image_forms(every)
     how = CompileConfig(toolchain, search, own, every, options, forms, family.interfaces, cubin_options=cubin_options)
-    if not family.is_auto:
+    if not (family.is_auto or family.link.tiered):
         return how
     linker = nvjitlink.version()
-    return replace(how, candidates=comparable_architectures(every[0], toolchain.version, linker), linker=linker)
+    if family.is_auto:
+        candidates = comparable_architectures(every[0], toolchain.version, linker)
+    else:  # what a cubin does, the LTO-IR that takes its place does too
+        candidates = (every[0], *(each for each in family.sass if not each.suffix))
+    return replace(how, candidates=candidates, linker=linker)
 
 
 def with_used(families: Iterable[FamilyDeclaration]) -> tuple[FamilyDeclaration, ...]:

@@ -131,6 +131,12 @@ def stream_handle(stream: Any) -> int:
     return int(current().default_stream.__cuda_stream__()[1])
 
 
+def is_capturing(handle: int) -> bool:
+    """Return whether what is launched in a stream goes into a graph."""
+    status, captured = libraries.driver.cuStreamIsCapturing(handle)
+    return not status and bool(captured)
+
+
 def is_own(stream: object) -> bool:
     """Return whether a stream is one of ``cuda.core``, which its owner may close."""
     return type(stream).__module__.partition(".")[0] == "cuda"

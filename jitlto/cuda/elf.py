@@ -13,6 +13,7 @@ from jitlto.base.versions import Architecture
 PROGBITS, _SYMTAB = 1, 2
 _NAMED = frozenset({1, 2, 13})  # types of symbols: variables, functions, and NVIDIA's for variables
 _VARIABLES = (".nv.global", ".nv.constant")  # the beginnings of the names of their sections
+_TEXTS = ("$", "__unnamed_")  # the beginnings of the names of texts, such as formats
 _HEAD = struct.Struct("<4s4xB9xH28xI")  # of the file: its magic number, ABI version, machine and flags
 _HEADER = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -64,6 +65,16 @@ def read_variables(data: bytes) -> set[str]:
         ValueError: If it is malformed.
     """
     return {name for name, section in _read_symbols(data) if section and section.startswith(_VARIABLES)}
+
+
+def read_writable(data: bytes) -> set[str]:
+    """Return the names of the variables of a file that its code may write, constant ones outside ``__constant__`` too.
+
+    Raises:
+        ValueError: If it is malformed.
+    """
+    found = {name for name, section in _read_symbols(data) if section and section.startswith(".nv.global")}
+    return {name for name in found if not name.startswith(_TEXTS)}
 
 
 def _read_symbols(data: bytes) -> list[tuple[str, str | None]]:

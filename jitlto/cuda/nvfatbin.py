@@ -25,12 +25,13 @@ class Recipe(NamedTuple):
     options: tuple[str, ...]  # NVRTC's
     architecture: str  # NVRTC's prefix of the architecture
     code: str  # nvcc's
+    compression: bytes = b"-compress-mode=balance"  # the default differs by release
 
 
 RECIPES = {
     ImageKind.LTOIR: Recipe("LTOIR", ("-dlto",), "compute", "lto"),
     ImageKind.PTX: Recipe("PTX", (), "compute", "compute"),
-    ImageKind.SASS: Recipe("Cubin", (), "sm", "sm"),
+    ImageKind.SASS: Recipe("Cubin", (), "sm", "sm", b"-compress-mode=size"),  # the others leave cubins as they are
 }
 
 
@@ -69,7 +70,7 @@ def wrap(kind: ImageKind, image: bytes, architecture: Architecture) -> bytes:
             raise ToolchainError(what, code="toolchain-failed")
 
     handle, size = ctypes.c_void_p(), ctypes.c_size_t()
-    options = (ctypes.c_char_p * 1)(b"-compress-mode=balance")  # the default differs by release
+    options = (ctypes.c_char_p * 1)(RECIPES[kind].compression)
     with uninterrupted:
         call("nvFatbinCreate", ctypes.byref(handle), options, ctypes.c_size_t(1))
         try:

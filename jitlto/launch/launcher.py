@@ -10,11 +10,14 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jitlto.base.cached import cached_property
-from jitlto.base.errors import LaunchError
+from jitlto.base.errors import JitltoError, LaunchError
+from jitlto.base.events import Events, Kind
 from jitlto.base.frozen import Shared
+from jitlto.base.log import LinkWarning, warn
 from jitlto.base.types import Parameter
 from jitlto.cuda import device
 from jitlto.cuda.device import stream_handle
@@ -34,6 +37,7 @@ from jitlto.plan.cache_entry import Chosen, LinkedKernel
 
 if TYPE_CHECKING:  # not needed by a launch
     from jitlto.launch.variables import Variable
+    from jitlto.link.behind import Behind
     from jitlto.plan.plan import Plan
 
 # Above this, static and dynamic together, a kernel has to opt in to dynamic shared memory (CUDA C++ Programming Guide).
@@ -69,23 +73,15 @@ class Launcher(Shared):
         self.chosen = chosen
         self.linked = linked
         self._make_plan = make_plan
+        self._behind: Behind | None = None  # what links a better kernel
         begin = time.perf_counter()
-        try:
-            with device.allowed_in_captures():
-                self._code = ObjectCode.from_cubin(linked.cubin, name=chosen.kernel)
-                #: The kernel as ``cuda.core`` has it, with its ``attributes`` on each device and its ``occupancy``.
-                self.kernel: Kernel = self._code.get_kernel(linked.entry)
-        except Exception as error:
-            from jitlto.cuda.driver import explain_load_failure
-
-            what, hint = explain_load_failure(linked.target, error)
-            raise LaunchError(what, code="launch-load", where=chosen.kernel, hint=hint) from error
+        self._loaded: tuple[tuple[ObjectCode, Kernel], ...] = (_load(chosen, linked),)  # the last is in use
         #: Duration of loading, in seconds.
         self.load_seconds = time.perf_counter() - begin
-        #: The kernel's handle for any context, of the type that the driver's functions take without conversion.
-        self.handle = driver.CUfunction(int(self.kernel.handle))
+        #: The handle, for any context, of the kernel in use, of the type that the driver's functions take as it is.
+        self.handle = driver.CUfunction(int(self._loaded[-1][1].handle))
         self._granted = 0
-        self._launches = 0  # the plain way
+        self._launches = 0  # the plain way, of the kernel that stays
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be planned and loaded again in another process: for the device there, if it is for the one here."""
@@ -117,6 +113,80 @@ class Launcher(Shared):
         return make_packing(tuple(self.signature))
 
     @property
+    def kernel(self) -> Kernel:
+        """The kernel as ``cuda.core`` has it, with its ``attributes`` on each device and its ``occupancy``.
+
+        Waits for the one that stays, as :meth:`wait` does.
+        """
+        return self.wait()._loaded[-1][1]
+
+    @property
+    def tier(self) -> str:
+        """``fast`` while the kernel in use is one that was linked in no time, of cubins; else ``lto``."""
+        return "fast" if self.linked.layer == "fast" else "lto"
+
+    def wait(self) -> Launcher:
+        """Wait until the kernel that is linked with LTO is in use, if it is not yet; return the launcher.
+
+        If that fails, the launcher stays in the fast tier, and a :class:`LinkWarning` says why.
+        """
+        if self._behind is not None:
+            device.ensure_context()  # an error in a process that was forked meanwhile
+            self._behind.wait()
+        return self
+
+    def improve(
+        self, link: Callable[[], LinkedKernel], warn_of: Callable[[LinkedKernel], object], events: Events
+    ) -> None:
+        """Have a better kernel linked behind the launches; it takes the place of the one in use.
+
+        Args:
+            link: Returns it.
+            warn_of: Issues what nvJitLink warned of.
+            events: Told of the exchange.
+        """
+        from jitlto.link.behind import Behind  # imported lazily: few kernels have two tiers
+
+        _, context = driver.cuCtxGetCurrent()
+        self._behind = Behind(partial(self._improve, link, warn_of, events, context))
+
+    def _improve(
+        self,
+        link: Callable[[], LinkedKernel],
+        warn_of: Callable[[LinkedKernel], object],
+        events: Events,
+        context: object,
+    ) -> None:
+        kernel = self.chosen.kernel
+        begin = time.perf_counter()
+        try:
+            linked = link()
+            warn_of(linked)
+            with events.step("exchange", kernel):
+                driver.cuCtxPushCurrent(context)
+                try:
+                    self._exchange(linked)
+                finally:
+                    driver.cuCtxPopCurrent()
+        except JitltoError as error:
+            warn(LinkWarning(f"{kernel} for {self.linked.target}", f"stays linked without LTO: {error}"))
+        else:
+            events.emit(Kind.EXCHANGED, kernel, self.chosen.digest, time.perf_counter() - begin)
+        finally:
+            self._behind = None
+
+    def _exchange(self, linked: LinkedKernel) -> None:
+        """Load a kernel and have later launches take it; those under way, and graphs, keep the former."""
+        loaded = _load(self.chosen, linked)
+        handle = driver.CUfunction(int(loaded[1].handle))
+        with device.allowed_in_captures():
+            driver.cuKernelGetFunction(int(handle))  # now, not at the next launch
+        with _granting:
+            self._opt_in(loaded[1], self._granted)
+            self._loaded = (*self._loaded, loaded)
+            self.linked, self.handle = linked, handle
+
+    @property
     def cubin(self) -> bytes:
         """The machine code, or the PTX that the driver compiled."""
         return self.linked.cubin
@@ -135,7 +205,7 @@ class Launcher(Shared):
         """
         from jitlto.launch.variables import find_variable  # few programs do
 
-        return find_variable(self, self._code.handle, name)
+        return find_variable(self, self.wait()._loaded[-1][0].handle, name)
 
     def max_blocks(self, block: Extent, shared_memory: int = 0) -> int:
         """Return the number of blocks that the device can run at once: the largest grid of a cooperative launch.
@@ -214,10 +284,21 @@ class Launcher(Shared):
         device.ensure_context()
         packing = self.packing
         packed = packing.pack(self.chosen.kernel, args)
-        shape = self.check(grid, block, shared_memory, cluster, cooperative)
-        start(self, shape, shared_memory, cooperative, programmatic, stream_handle(stream), packed[1])
+        handle = stream_handle(stream)
+        if self._behind is not None and device.is_capturing(handle):
+            self.wait()  # no graph stays slow
+        while True:
+            used = self.handle
+            try:
+                shape = self.check(grid, block, shared_memory, cluster, cooperative)
+                start(self, shape, shared_memory, cooperative, programmatic, handle, packed[1])
+                break
+            except LaunchError:  # a fast kernel may need more registers than so large a block has
+                if self.wait().handle is used:
+                    raise
         packing.give_back(packed)  # the driver has copied the values
-        self._launches += 1
+        if self._behind is None:
+            self._launches += 1
         if self._launches == 2 and type(self).__call__ is Launcher.__call__:
             # Not at the first launch: a kernel that is launched once should not wait for it.
             from jitlto.launch.signature import core_signature, loaded_function
@@ -255,20 +336,37 @@ class Launcher(Shared):
         if size <= self._granted:
             return
         with _granting:
-            current = device.current()
-            # The kernel's static shared memory counts too.
-            static = self.kernel.attributes[current.device_id].shared_size_bytes
-            # Never lowered: launches that were configured with more would fail.
-            if size > self._granted and static + size > _SHARED_WITHOUT_OPT_IN:
-                self._opt_in(current, size)
-            self._granted = max(size, self._granted)
+            if size > self._granted:  # never lowered: launches that were configured with more would fail
+                self._opt_in(self._loaded[-1][1], size)
+                self._granted = size
 
-    def _opt_in(self, current: Device, size: int) -> None:
+    def _opt_in(self, kernel: Kernel, size: int) -> None:
+        current = device.current()
+        # The kernel's static shared memory counts too.
+        if kernel.attributes[current.device_id].shared_size_bytes + size <= _SHARED_WITHOUT_OPT_IN:
+            return
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         alike = [each for each in Device.get_all_devices() if each.compute_capability == current.compute_capability]
         for each in alike:
-            (status,) = driver.cuKernelSetAttribute(attribute, size, int(self.handle), each.device_id)
+            (status,) = driver.cuKernelSetAttribute(attribute, size, int(kernel.handle), each.device_id)
             if status:
                 what = f"the device does not grant {size} bytes of dynamic shared memory per block ({status.name})"
                 hint = f"at most {current.properties.max_shared_memory_per_block_optin} bytes per block"
                 raise LaunchError(what, code="launch-shared-memory", where=self.chosen.kernel, hint=hint)
+
+
+def _load(chosen: Chosen, linked: LinkedKernel) -> tuple[ObjectCode, Kernel]:
+    """Load a linked kernel.
+
+    Raises:
+        LaunchError: If the driver cannot load the code.
+    """
+    try:
+        with device.allowed_in_captures():
+            code = ObjectCode.from_cubin(linked.cubin, name=chosen.kernel)
+            return code, code.get_kernel(linked.entry)
+    except Exception as error:
+        from jitlto.cuda.driver import explain_load_failure
+
+        what, hint = explain_load_failure(linked.target, error)
+        raise LaunchError(what, code="launch-load", where=chosen.kernel, hint=hint) from error

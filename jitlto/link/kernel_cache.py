@@ -65,7 +65,8 @@ class KernelCache:
         self.store = store
         self._settings = settings
         self._disk: list[KernelSource] = [] if store is None else [store]
-        self._may_link = may_link
+        #: Whether a missing kernel may be linked.
+        self.may_link = may_link
         self._patience = patience
         self._events = events
         self._flights = flights or SingleFlight()
@@ -112,7 +113,7 @@ class KernelCache:
             elif not (found := self.find(key.digest, database)):
                 # Who may not link waits for nobody who does.
                 alone = (
-                    self._may_link
+                    self.may_link
                     and self.store
                     and self.store.locked(key.digest, self._patience, f"links {key.kernel}")
                 )
@@ -139,7 +140,7 @@ class KernelCache:
         kernel = find_kernel(key.digest, self._far)
         if kernel is not None:
             put_all(self._disk, KERNELS, key.digest, key.encode(kernel))
-        elif not self._may_link:
+        elif not self.may_link:
             told = "".join(f"{name}={value}, " for name, value in key.configuration) + f"digest {key.digest}"
             raise NotCachedError(
                 f"kernel is not linked yet, and JITLTO_MODE=cached forbids linking it ({told})",

@@ -3,23 +3,28 @@
 import time
 
 from jitlto.base.cache_dir import CacheDir
+from jitlto.base.errors import LinkError
+from jitlto.base.mangling import demangle
 from jitlto.cuda import nvjitlink
+from jitlto.cuda.elf import read_writable
 from jitlto.cuda.nvfatbin import holds_ltoir
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 
 
-def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False) -> LinkedKernel:
+def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first: bool = False) -> LinkedKernel:
     """Link a plan, without looking into any cache for it.
 
     Args:
         store: The user's cache, for what comparing its inputs needs.
         plan: The plan.
         ptx: Link into PTX, not into a cubin.
+        is_first: For the first launches, before the kernel with LTO takes its place.
 
     Raises:
-        LinkError: Or a subclass, if the plan does not link.
+        LinkError: Or a subclass, if the plan does not link, or one for the first launches has variables: what is
+            written to them would be lost.
     """
     target, flags = plan.link_target, plan.flags
     supplied = [item for user in plan.supplied for item in user.for_mode(target.link_mode)]
@@ -36,4 +41,9 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False) -> Linke
         from jitlto.link.conflicts import check_conflicts  # imported lazily: few plans have inputs
 
         check_conflicts(list(zip(plan.fragments, inputs, strict=True)), plan.supplied, target, plan.options, store)
-    return LinkedKernel(linked.data, plan.entry.entry, target.architecture.sm, linked.log, seconds)
+    if is_first and (variables := read_writable(linked.data)):
+        what = f"it has variables, which one module must hold: {', '.join(sorted(map(demangle, variables)))}"
+        hint = "pass them as arguments; tables belong into __constant__ memory"
+        raise LinkError(what, code="link-variables", where=plan.entry.key.text, hint=hint)
+    layer = "fast" if is_first else "link"
+    return LinkedKernel(linked.data, plan.entry.entry, target.architecture.sm, linked.log, seconds, layer)

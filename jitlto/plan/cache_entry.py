@@ -93,7 +93,7 @@ class LinkedKernel(Frozen):
         target: The architecture of the code, e.g. ``sm_90``.
         log: nvJitLink's info log.
         seconds: Wall time of the link or of the look-up.
-        layer: Its origin: ``link``, ``pack``, ``disk`` or ``store``.
+        layer: Its origin: ``link``, ``pack``, ``disk`` or ``store``; ``fast`` if it was linked of cubins.
     """
 
     cubin: bytes

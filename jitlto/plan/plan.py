@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jitlto.base.cached import cached_property
-from jitlto.base.errors import JitltoError, LinkError, VersionError
+from jitlto.base.errors import ArchitectureError, JitltoError, LinkError, VersionError
 from jitlto.base.events import Kind
 from jitlto.base.frozen import Shared
 from jitlto.base.log import warn_once
@@ -186,6 +186,25 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
             what = f"LTO-IR of CUDA {target.foreign} does not link with nvJitLink {target.nvjitlink}"
             warn_once(__name__, what, "%s: linking PTX instead, without link-time optimisation", what)
         return images
+
+    @cached_property
+    def fast(self) -> Plan | None:
+        """The same kernel, linked of cubins in a hundredth of the time; None if it may not be, or has none that fit.
+
+        A cubin fits if its source says the same for its architecture as for that of the LTO-IR, as it does where a
+        build with tiers stored no other LTO-IR for it.
+        """
+        families = {self.database.families[fragment.key.family] for fragment in self.fragments}
+        allowed = self.options.tiered and self.services.config.tiered and all(each.link.tiered for each in families)
+        if not allowed or self.link_mode != "lto" or self.supplied:
+            return None
+        fast = replace(self, mode="sass")
+        try:
+            pairs = [(i.architecture, j.architecture) for i, j in zip(self.images, fast.images, strict=True)]
+            fits = all(i == j or (i < j and not j.suffix) for i, j in pairs)
+            return fast if fits and fast.flags is not None else None
+        except (VersionError, ArchitectureError, LinkError):
+            return None
 
     @cached_property
     def flags(self) -> tuple[str, ...]:

@@ -78,6 +78,8 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
         split_compile: Threads for optimising one kernel in parts; 0 for all cores.
         ptxas: Options passed on to ptxas, one each.
         libraries: Device libraries of the toolkit that are linked too, such as ``cudadevrt``.
+        tiered: Begin with a kernel that is linked of cubins, and link with LTO behind the first launches. Declared
+            under ``[link]``; a caller may turn it off.
     """
 
     fast_math: bool = False
@@ -91,6 +93,7 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     split_compile: Annotated[int, Meta(ge=0, le=_LARGEST_COUNT)] | None = None
     ptxas: Annotated[tuple[_Assembler, ...], Meta(max_length=_MOST_OPTIONS)] = ()
     libraries: Annotated[tuple[_Library, ...], Meta(max_length=_MOST_OPTIONS)] = ()
+    tiered: bool = False
 
     def __post_init__(self) -> None:
         for option in self.ptxas:
@@ -166,6 +169,8 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
         if self.fast_math != built.fast_math and (built.fast_math or link_mode != "lto"):
             differing.append("fast_math")
         others = (["lineinfo"] if self.lineinfo else []) + (_OF_PTXAS if link_mode == "sass" else [])
+        if self.tiered and not built.tiered:  # what it needs is not built, and results may differ
+            differing.append("tiered")
         return [*differing, *(name for name in others if getattr(self, name) != getattr(built, name))]
 
     def _arithmetic(self) -> dict[str, bool | None]:

@@ -17,6 +17,7 @@ from jitlto.base.errors import JitltoError, LinkError
 from jitlto.base.events import Kind
 from jitlto.base.files import digest_of
 from jitlto.base.frozen import Shared
+from jitlto.base.log import log
 from jitlto.base.text import check_type
 from jitlto.cuda import device
 from jitlto.launch.core import Answers, remembered
@@ -300,7 +301,7 @@ class KernelFamily(Shared):
             launcher = self.load(plan)
             if asked and cache.store and plan.answers(session.linker, capability) and plan.database.is_as_digested:
                 put_all(cache.sources(self.location), REQUESTS, asked, plan.chosen.encode())
-        return launcher
+        return launcher.wait() if how["link_options"].get("tiered") is False else launcher
 
     def _request_key(
         self, entry: str | None, how: dict[str, Any], configuration: dict[str, object], capability: tuple[int, int]
@@ -397,23 +398,51 @@ class KernelFamily(Shared):
                 raise_copy(self._failures[key.digest])
             session.events.emit(Kind.REQUESTED, key.kernel, key.digest, plan=plan)
             cache = session.kernel_cache
+            link = partial(cache.get_or_link, key, partial(cache.linker, plan), self.location)
             try:
-                linked = cache.get_or_link(key, partial(cache.linker, plan), self.location)
+                linked = self._link_fast(plan) or link()
             except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
                 self._failures[key.digest] = error
                 raise
-            launcher = self._load(plan.chosen, linked, lambda: plan)
+            launcher = self._load(plan.chosen, linked, lambda: plan, link)
+        elif not plan.options.tiered:
+            launcher.wait()
         return launcher
 
-    def _load(self, chosen: Chosen, linked: LinkedKernel, make_plan: Callable[[], Plan]) -> Launcher:
-        """Return the launcher of a linked kernel, loaded by one thread while others wait."""
+    def _link_fast(self, plan: Plan) -> LinkedKernel | None:
+        """Link the kernel of a plan of cubins; None if it is not to be, or is on this machine already."""
+        fast, cache = plan.fast, self.session.kernel_cache
+        if fast is None or not cache.may_link or cache.find(plan.digest, self.location):
+            return None
+        try:
+            linked: LinkedKernel = cache.linker(fast, is_first=True)
+        except LinkError as error:  # `jitlto check` has told it to the author
+            log(__name__, "info", "begins with LTO: %s", error)
+            return None
+        self.session.events.emit(Kind.LINKED_FAST, plan.entry.key.text, plan.digest, linked.seconds)
+        return linked
+
+    def _load(
+        self,
+        chosen: Chosen,
+        linked: LinkedKernel,
+        make_plan: Callable[[], Plan],
+        link: Callable[[], LinkedKernel] | None = None,
+    ) -> Launcher:
+        """Return the launcher of a linked kernel, loaded by one thread while others wait.
+
+        If it was linked fast, ``link`` gives the one with LTO.
+        """
         session = self.session
         with session.loading:
             launcher = self._launchers.get(chosen.digest)
             if launcher is not None:
                 return launcher
-            session.kernel_cache.warn(chosen, linked)
             launcher = self._launchers[chosen.digest] = self._launcher(chosen, linked, make_plan)
+            if link and linked.layer == "fast":
+                launcher.improve(link, partial(session.kernel_cache.warn, chosen), session.events)
+            else:
+                session.kernel_cache.warn(chosen, linked)
         # Emitted after the waiting threads were released, so that a slow subscriber does not delay them.
         session.events.emit(Kind.LOADED, chosen.kernel, chosen.digest, launcher.load_seconds)
         return launcher

@@ -44,6 +44,9 @@ class Found(NamedTuple):
     plan: Any
     load_seconds: float = 0.0
 
+    def wait(self) -> Any:
+        return self
+
 
 class Family(KernelFamily):
     """A family whose kernels are found and linked, and not loaded."""

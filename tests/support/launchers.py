@@ -89,6 +89,14 @@ class FakeDriver:
         #: What the next launches return.
         self.status = OK
         self.signatures: dict[int, Sequence[Parameter]] = {}  # by handle of the kernel
+        #: Dynamic shared memory that was requested: handle of the kernel, bytes.
+        self.granted: list[tuple[int, int]] = []
+        self.contexts = [1]
+        #: Kernels that no launch may have, as their blocks are too large.
+        self.too_large: set[int] = set()
+        #: The kernel of each launch.
+        self.launched: list[int] = []
+        self.is_capturing = False
         numbers = itertools.count(1)
 
         def make_kernel(_: str) -> Any:
@@ -98,6 +106,9 @@ class FakeDriver:
         from_code = staticmethod(lambda _, name: SimpleNamespace(get_kernel=make_kernel))
         current = SimpleNamespace(device_id=0, default_stream=self.stream, compute_capability=(9, 0))
         monkeypatch.setattr(device, "current", lambda: current)
+        monkeypatch.setattr(device, "kind", lambda: 0)
+        monkeypatch.setattr(device, "is_capturing", lambda _: self.is_capturing)
+        monkeypatch.setattr(launcher_module, "Device", SimpleNamespace(get_all_devices=lambda: [current]))
         monkeypatch.setattr(device, "ensure_context", lambda: None)
         monkeypatch.setattr(device, "allowed_in_captures", contextlib.nullcontext)
         monkeypatch.setattr(launcher_module, "ObjectCode", SimpleNamespace(from_cubin=from_code, from_ptx=from_code))
@@ -107,7 +118,7 @@ class FakeDriver:
         monkeypatch.setattr(signature_module, "extension", lambda: core)
         signature_module.make_signature.cache_clear()
         self._native = NativeLaunch(self._launch_from_core)
-        for module in (step_module, signature_module):
+        for module in (launcher_module, step_module, signature_module):
             monkeypatch.setattr(module, "driver", self)
 
     def __getattr__(self, name: str) -> Any:
@@ -121,6 +132,23 @@ class FakeDriver:
     def cuKernelGetFunction(self, kernel: int) -> tuple[Any, ...]:  # noqa: N802
         """Give a handle for one context."""
         return OK, kernel
+
+    def cuCtxGetCurrent(self) -> tuple[Any, ...]:  # noqa: N802
+        """Give the context, which is the same in all threads."""
+        return OK, self.contexts[-1]
+
+    def cuCtxPushCurrent(self, context: int) -> None:  # noqa: N802
+        """Make another one current."""
+        self.contexts.append(context)
+
+    def cuCtxPopCurrent(self) -> None:  # noqa: N802
+        """Make the former one current again."""
+        self.contexts.pop()
+
+    def cuKernelSetAttribute(self, _: Any, size: int, kernel: int, device_id: int) -> tuple[Any, ...]:  # noqa: N802
+        """Grant dynamic shared memory."""
+        self.granted.append((kernel, size))
+        return (OK,)
 
     def cuLaunchKernel(self, kernel: Any, *shape: int) -> tuple[Any, ...]:  # noqa: N802
         """Launch the plain way, without attributes."""
@@ -155,6 +183,9 @@ class FakeDriver:
         return int(self._launch(native.stream, shape, kernel, addresses))
 
     def _launch(self, handle: int, shape: Any, kernel: int, addresses: Any) -> Any:
+        self.launched.append(kernel)
+        if kernel in self.too_large:
+            return INVALID
         if self.status == OK:
             parts = zip(addresses, self.signatures[kernel], strict=True)
             values = [_read(address, parameter) for address, parameter in parts]

@@ -110,12 +110,13 @@ def stand_in() -> None:
         from_cubin = from_ptx = staticmethod(lambda _, **__: ObjectCode())
 
         def get_kernel(self, _: str) -> object:
-            return SimpleNamespace(handle=0)
+            return SimpleNamespace(handle=0, attributes={0: SimpleNamespace(shared_size_bytes=0)})
 
     replaced: Any = cuda.core
     replaced.Device, replaced.ObjectCode = Device, ObjectCode
     bindings: Any = driver
-    bindings.cuCtxGetDevice = lambda: (0, 0)
+    bindings.cuCtxGetDevice = bindings.cuCtxGetCurrent = bindings.cuCtxPopCurrent = lambda: (0, 0)
+    bindings.cuCtxPushCurrent = bindings.cuKernelGetFunction = lambda _: (0, 0)
     bindings.cuThreadExchangeStreamCaptureMode = lambda mode: (driver.CUresult.CUDA_SUCCESS, mode)
 
 

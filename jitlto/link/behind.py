@@ -1,0 +1,68 @@
+"""Jobs that are done behind the caller, in two threads of low priority.
+
+A fork leaves them to the parent. They end with the process: no call of NVIDIA's libraries is interrupted, and none
+begins after the end (:mod:`jitlto.base.uninterrupted`).
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from jitlto.base.log import log
+
+_MOST_THREADS = 2
+_NICENESS = 10  # above the caller's
+
+_lock = threading.Lock()
+_jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
+_threads = 0
+
+
+class Behind:
+    """A job that is done once, by a thread behind or by the first thread that waits for it.
+
+    Args:
+        job: The job.
+    """
+
+    def __init__(self, job: Callable[[], object]) -> None:
+        self._job: Callable[[], object] | None = job
+        self._lock = threading.RLock()
+        _submit(self.wait)
+
+    def wait(self) -> None:
+        """Do the job, or wait until it is done; return at once from within the job."""
+        with self._lock:
+            job, self._job = self._job, None
+            if job is not None:
+                job()
+
+
+def _submit(job: Callable[[], object]) -> None:
+    global _threads
+    _jobs.put(job)
+    with _lock, contextlib.suppress(RuntimeError):  # there are too many threads, or the interpreter ends
+        if _threads < _MOST_THREADS:
+            threading.Thread(target=_work, name="jitlto-behind", daemon=True).start()
+            _threads += 1
+
+
+def _work() -> None:
+    with contextlib.suppress(AttributeError, OSError):  # threads have priorities of their own on Linux alone
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)
+    while True:
+        try:
+            _jobs.get()()
+        except Exception:  # noqa: BLE001 - of a caller's filter for warnings, for one
+            log(__name__, "exception", "a job behind the caller failed")
+
+
+def _after_fork() -> None:
+    global _lock, _jobs, _threads
+    _lock, _jobs, _threads = threading.Lock(), SimpleQueue(), 0
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,381 @@
+"""Launchers that begin with a kernel linked of cubins, which one with LTO replaces; what the driver does is noted."""
+
+import subprocess
+import sys
+import threading
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import jitlto
+from jitlto.base.config import Config
+from jitlto.base.errors import LaunchError, LinkError
+from jitlto.base.events import Event, Kind
+from jitlto.base.log import LinkWarning
+from jitlto.build.pipeline import build
+from jitlto.database import FragmentDatabase
+from jitlto.families import declaration
+from jitlto.launch.launcher import Launcher
+from jitlto.link.behind import Behind
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.session import Session
+from tests.support.errors import raises
+from tests.support.families import MINI, write_family
+from tests.support.launchers import FakeDriver, Stream
+from tests.support.process import environment, output_of
+
+FLOAT = {"data_type": "float", "op_name": "twice"}
+FAST, LTO = 1, 2  # the numbers of the kernels in the order in which they are loaded
+LONG = 60.0  # seconds after which a test that hangs fails
+
+
+def tiered(files: dict[str, str], name: str = "mini", sass: str = '"90"') -> dict[str, str]:
+    """A family whose kernels have two tiers."""
+    toml = files["family.toml"].replace(f'"{name}"\n', f'"{name}"\nsass = [{sass}]\n', 1)
+    return files | {"family.toml": f"{toml}\n[link]\ntiered = true\n"}
+
+
+def built(directory: Path, files: dict[str, str]) -> Path:
+    directory.mkdir(exist_ok=True)
+    family = declaration.load_family(write_family(directory, files))
+    build([family], directory / "made.fragdb", jobs=1)
+    return directory / "made.fragdb"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("tiers"), tiered(MINI))
+
+
+def finish() -> None:
+    """Wait until both threads behind have done what they had to."""
+    barrier = threading.Barrier(3)
+    jobs = [Behind(lambda: barrier.wait(LONG)) for _ in range(2)]
+    barrier.wait(LONG)
+    for job in jobs:
+        job.wait()
+
+
+class World:
+    """A session above a driver that notes what it is given; threads behind go on when they may."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+        self.driver = FakeDriver(monkeypatch)
+        self.directory = directory
+        self.may_exchange = threading.Event()
+        self.events: list[str] = []
+        self._patch = monkeypatch
+
+    def family(self, path: Path, **settings: str) -> KernelFamily:
+        """Load the family of a database in a session of its own."""
+        session = Session(Config.read({"JITLTO_CACHE_DIR": str(self.directory / "cache")} | settings))
+        session.events.subscribe(self._note)
+        (name,) = FragmentDatabase(path).families
+        family = jitlto.load(name, path, session=session)
+        signature = next(iter(family.kernels())).resolution.entry.signature
+        self.driver.signatures = defaultdict(lambda: signature)
+        return family
+
+    def _note(self, event: Event) -> None:
+        if event.kind == Kind.LINKED and threading.current_thread().name == "jitlto-behind":
+            assert self.may_exchange.wait(LONG)
+        self.events.append(event.kind)
+
+    def launch(self, launcher: Launcher, block: int = 32, **how: Any) -> int:
+        """Launch, and return the number of the kernel."""
+        launcher(Stream(), 1, block, None, 1, **how)
+        return self.driver.launched[-1]
+
+    def fail_to_link(self, error: Exception) -> None:
+        """Have links with LTO fail."""
+        from jitlto.link import linker
+
+        link = linker.link_plan
+
+        def fail(*args: Any, **how: Any) -> Any:
+            if how.get("is_first"):
+                return link(*args, **how)
+            raise error
+
+        self._patch.setattr(linker, "link_plan", fail)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
+    made = World(monkeypatch, tmp_path)
+    yield made
+    made.may_exchange.set()
+    finish()
+
+
+# --- the two tiers ---
+
+
+def test_the_first_launches_are_of_cubins_and_later_ones_of_lto(world: World, path: Path) -> None:
+    launcher = world.family(path).launcher(**FLOAT)
+    assert launcher.tier == "fast"
+    assert [world.launch(launcher) for _ in range(3)] == [FAST] * 3
+    world.may_exchange.set()
+    assert launcher.wait() is launcher
+    assert launcher.tier == "lto"
+    assert [world.launch(launcher) for _ in range(3)] == [LTO] * 3
+    assert world.events == [
+        Kind.PLANNED, Kind.REQUESTED, Kind.LINKED_FAST, Kind.LOADED, Kind.LINKED, Kind.EXCHANGED,
+    ]  # fmt: skip
+
+
+def test_what_is_cached_is_the_kernel_with_lto(world: World, path: Path) -> None:
+    world.may_exchange.set()
+    first = world.family(path).launcher(**FLOAT).wait()
+    again = world.family(path).launcher(**FLOAT)
+    assert (again.tier, again.linked.layer) == ("lto", "disk")
+    assert again.cubin == first.cubin == first.plan.link().cubin
+    assert world.events.count(Kind.LINKED_FAST) == 1
+
+
+def test_without_a_cache_the_tiers_are_the_same(world: World, path: Path) -> None:
+    world.may_exchange.set()
+    for _ in range(2):
+        launcher = world.family(path, JITLTO_CACHE="off").launcher(**FLOAT)
+        assert launcher.wait().tier == "lto"
+    assert world.events.count(Kind.LINKED_FAST) == world.events.count(Kind.EXCHANGED) == 2
+
+
+def test_threads_that_ask_at_once_get_one_launcher_and_one_link(world: World, path: Path) -> None:
+    world.may_exchange.set()
+    family, found = world.family(path), []
+    threads = [threading.Thread(target=lambda: found.append(family.launcher(**FLOAT).wait())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+    assert len(found) == 8
+    assert len(set(map(id, found))) == 1
+    assert found[0].tier == "lto"
+    assert world.events.count(Kind.LINKED) == world.events.count(Kind.EXCHANGED) == 1
+
+
+@pytest.mark.parametrize("kind", [Kind.LINKED_FAST, Kind.LOADED, Kind.LINKED, Kind.EXCHANGED])
+def test_a_subscriber_may_fail_or_wait_for_the_kernel_that_it_hears_of(world: World, path: Path, kind: str) -> None:
+    world.may_exchange.set()
+    family, tiers = world.family(path), []
+
+    def listen(event: Event) -> None:
+        if event.kind == kind:
+            tiers.append(family.launcher(**FLOAT).wait().tier if kind != Kind.LINKED_FAST else None)
+            raise ValueError("a subscriber's own")
+
+    family.session.events.subscribe(listen)
+    assert family.launcher(**FLOAT).wait().tier == "lto"
+    assert len(tiers) == 1
+
+
+# --- who may have them ---
+
+
+def test_a_caller_may_want_lto_at_once(world: World, path: Path) -> None:
+    world.may_exchange.set()
+    family = world.family(path)
+    assert family.launcher(**FLOAT, link_options={"tiered": False}).tier == "lto"
+    assert Kind.LINKED_FAST not in world.events
+
+
+def test_who_wants_lto_waits_for_that_of_a_launcher_that_others_have(world: World, path: Path) -> None:
+    family = world.family(path)
+    fast = family.launcher(**FLOAT)
+    assert fast.tier == "fast"
+    threading.Timer(0.05, world.may_exchange.set).start()
+    assert family.launcher(**FLOAT, link_options={"tiered": False}) is fast
+    assert fast.tier == "lto"
+
+
+def test_the_environment_turns_tiers_off(world: World, path: Path) -> None:
+    assert world.family(path, JITLTO_TIERED="0").launcher(**FLOAT).tier == "lto"
+
+
+@pytest.mark.slow
+def test_tiers_are_for_the_author_to_allow(world: World, tmp_path: Path) -> None:
+    files = MINI | {"family.toml": MINI["family.toml"].replace('"mini"\n', '"mini"\nsass = ["90"]\n', 1)}
+    family = world.family(built(tmp_path / "plain", files))
+    with raises(LinkError, "link-option-late", "tiered"):
+        family.launcher(**FLOAT, link_options={"tiered": True})
+    assert family.launcher(**FLOAT).tier == "lto"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"link_mode": "ptx"},
+        {"link_mode": "sass"},
+        {"link_options": {"max_registers": 64}},
+        {"link_options": {"ftz": True}},
+        {"link_options": {"lineinfo": False, "optimization": 0}},
+    ],
+)
+def test_what_cubins_do_not_mean_is_linked_at_once(world: World, path: Path, how: dict[str, Any]) -> None:
+    assert world.family(path).launcher(**FLOAT, **how).tier == "lto"
+    assert Kind.LINKED_FAST not in world.events
+
+
+@pytest.mark.slow
+def test_without_a_cubin_for_the_device_it_is_lto_at_once(world: World, tmp_path: Path) -> None:
+    assert world.family(built(tmp_path / "other", tiered(MINI, sass='"100"'))).launcher(**FLOAT).tier == "lto"
+
+
+def test_a_process_that_may_not_link_links_nothing(world: World, path: Path) -> None:
+    with raises(jitlto.base.errors.NotCachedError):
+        world.family(path, JITLTO_MODE="cached").launcher(**FLOAT)
+
+
+COUNTED = MINI["op.cu.jinja"].replace("template <typename T>", "VARIABLE\ntemplate <typename T>", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variable", "use", "tier"),
+    [
+        ("__device__ int counter;", "atomicAdd(&counter, 1)", "lto"),
+        ("__managed__ int counter;", "atomicAdd(&counter, 1)", "lto"),
+        ("static __device__ float table[4] = {1, 2, 3, 4};", "table[int(a) & 3]", "lto"),
+        ("__constant__ float table[4];", "table[int(a) & 3]", "fast"),
+        ("", 'printf("%f", float(a))', "fast"),
+    ],
+)
+def test_kernels_whose_variables_are_written_have_one_module(
+    world: World, tmp_path: Path, variable: str, use: str, tier: str
+) -> None:
+    source = COUNTED.replace("VARIABLE", variable).replace("{{expr}}", f"{{{{expr}}}} + {use}")
+    launcher = world.family(built(tmp_path / "state", tiered(MINI | {"op.cu.jinja": source}))).launcher(**FLOAT)
+    assert launcher.tier == tier
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("archs", "tier"), [('["75"]', "fast"), ('["75", "90"]', "fast")])
+def test_where_code_depends_on_the_architecture_both_tiers_mean_the_same(
+    world: World, tmp_path: Path, archs: str, tier: str
+) -> None:
+    source = MINI["op.cu.jinja"].replace("{{expr}}", "({{expr}}) * (__CUDA_ARCH__ >= 900 ? 9 : 7)")
+    files = tiered(MINI | {"op.cu.jinja": source})
+    files["family.toml"] = files["family.toml"].replace('"mini"\n', f'"mini"\narchs = {archs}\n', 1)
+    launcher = world.family(built(tmp_path / "archs", files)).launcher(**FLOAT)
+    assert launcher.tier == tier
+    assert [image.architecture.number for image in launcher.plan.images][1] == 90
+
+
+# --- what a launch may ask of a kernel ---
+
+
+def test_a_block_that_the_fast_kernel_cannot_take_waits_for_lto(world: World, path: Path) -> None:
+    launcher = world.family(path).launcher(**FLOAT)
+    world.driver.too_large = {FAST}
+    world.may_exchange.set()
+    assert world.launch(launcher, block=1024) == LTO
+    world.driver.too_large = {FAST, LTO}
+    with raises(LaunchError, "launch-failed"):
+        world.launch(launcher, block=1024)
+
+
+def test_what_was_granted_to_one_kernel_is_granted_to_the_other(world: World, path: Path) -> None:
+    launcher = world.family(path).launcher(**FLOAT)
+    assert world.launch(launcher, shared_memory=100_000) == FAST
+    world.may_exchange.set()
+    launcher.wait()
+    assert world.driver.granted == [(FAST, 100_000), (LTO, 100_000)]
+    assert world.launch(launcher, shared_memory=200_000) == LTO
+    assert world.driver.granted[2:] == [(LTO, 200_000)]
+
+
+def test_who_asks_for_the_kernel_gets_the_one_that_stays(world: World, path: Path) -> None:
+    launcher = world.family(path).launcher(**FLOAT)
+    world.may_exchange.set()
+    assert int(launcher.kernel.handle) == LTO
+    assert world.launch(launcher) == LTO
+
+
+def test_a_graph_holds_the_kernel_with_lto(world: World, path: Path) -> None:
+    launcher = world.family(path).launcher(**FLOAT)
+    assert world.launch(launcher) == FAST
+    world.driver.is_capturing = True
+    threading.Timer(0.05, world.may_exchange.set).start()
+    assert world.launch(launcher) == LTO
+
+
+def test_if_lto_does_not_link_the_launcher_stays_fast_and_says_why_once(world: World, path: Path) -> None:
+    world.fail_to_link(LinkError("out of registers"))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        launcher = world.family(path).launcher(**FLOAT)
+        for _ in range(2):
+            assert launcher.wait().tier == "fast"
+    (warning,) = (each.message for each in found if isinstance(each.message, LinkWarning))
+    assert "out of registers" in warning.text
+    assert "mini/kern" in warning.kernel
+    assert world.launch(launcher) == FAST
+    assert Kind.EXCHANGED not in world.events
+
+
+# --- the threads behind ---
+
+
+def test_a_job_is_done_once_by_whoever_comes_first() -> None:
+    done: list[str] = []
+    gate = threading.Event()
+    blocking = [Behind(lambda: gate.wait(LONG)) for _ in range(2)]  # all threads are busy
+    job = Behind(lambda: done.append(threading.current_thread().name))
+    job.wait()
+    assert done == [threading.current_thread().name]
+    gate.set()
+    for each in (*blocking, job):
+        each.wait()
+    assert len(done) == 1
+
+
+def test_a_job_that_fails_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:
+    done = [threading.Event() for _ in range(4)]
+    for event in done:
+        Behind(lambda: 1 // 0)
+        Behind(event.set)
+    assert all(event.wait(LONG) for event in done)
+    assert "ZeroDivisionError" in caplog.text
+
+
+FORKS = """
+import os, threading
+from jitlto.link.behind import Behind
+gate = threading.Event()
+jobs = [Behind(lambda: gate.wait(60)) for _ in range(3)]
+if os.fork() == 0:
+    done = threading.Event()
+    Behind(done.set)
+    os._exit(0 if done.wait(60) else 1)
+gate.set()
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_after_a_fork_the_child_has_threads_of_its_own() -> None:
+    assert output_of(FORKS, seconds=LONG).split() == ["0"]
+
+
+ENDS = """
+import sys
+from tests.support.ways import stand_in
+stand_in()
+import jitlto
+family = jitlto.load("mini", sys.argv[1])
+launchers = [family.launcher(data_type=t, op_name=o) for t in ("float", "double") for o in ("twice", "square")]
+print([launcher.tier for launcher in launchers].count("fast") > 0)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_ends_while_links_are_under_way(path: Path, tmp_path: Path) -> None:
+    for _ in range(3):
+        command = [sys.executable, "-c", ENDS, str(path)]
+        variables = environment(JITLTO_CACHE="off", JITLTO_CACHE_DIR=str(tmp_path))
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=LONG, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
