@@ -112,6 +112,7 @@ def read_device_library(name: str) -> tuple[LinkInput, str]:
     """Return a static library of device code, such as ``cudadevrt``, and the SHA-256 of its content.
 
     It is looked for beside nvJitLink, in NVIDIA's packages, and in the toolkit that the environment names.
+    cuda.pathfinder knows ``cudadevrt`` alone, of any CUDA major, and only packages in the interpreter's site-packages.
 
     Raises:
         ToolchainError: If it is nowhere.
