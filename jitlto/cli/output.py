@@ -19,12 +19,12 @@ import msgspec
 
 from jitlto.base import files
 from jitlto.base.errors import DatabaseError, JitltoError
-from jitlto.base.text import pluralize
+from jitlto.base.text import format_bytes, pluralize
 from jitlto.build.execution.events import Observer
 from jitlto.build.findings import describe_causes
 from jitlto.cli.ending import SHOWN, print_error, print_warning
 from jitlto.record.check_result import Cause
-from jitlto.record.fragment import FragmentKey
+from jitlto.record.fragment import FragmentKey, ImageKind
 
 if TYPE_CHECKING:  # most commands build nothing
     from jitlto.build.merge import MergeReport
@@ -46,7 +46,7 @@ def print_failure(error: JitltoError) -> None:
 
 
 def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: bool, **more: object) -> None:
-    """Print the advice of a build or merge, then its result as JSON or in two lines."""
+    """Print the advice of a build or merge, then its result as JSON or in two lines, or three if there are cubins."""
     for advice in report.advice:
         print_warning(advice)
     keys = [str(fragment.key) for fragment in report.fragments]
@@ -54,7 +54,10 @@ def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: boo
     families = sorted({fragment.key.family for fragment in report.fragments})
     named = ", ".join(families) if len(families) <= SHOWN else f"{len(families)} families"
     what = f" of {named}" if len(families) > 1 else ""  # families that others use are built too
-    lines = f"{pluralize(len(keys), 'fragment')}{what} {summary}", f"digest {report.digest}"
+    lines = [f"{pluralize(len(keys), 'fragment')}{what} {summary}", f"digest {report.digest}"]
+    if cubins := {i.sha256: i.size for each in report.fragments for i in each.images_of(ImageKind.SASS)}:
+        all_bytes = report.path.stat().st_size
+        lines.insert(1, f"cubins take {format_bytes(sum(cubins.values()))} of {format_bytes(all_bytes)}")
     print_result(result, lines, as_json=as_json)
 
 

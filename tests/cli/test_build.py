@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.text import format_bytes
 from jitlto.database import FragmentDatabase
 from jitlto.database.twin import read_original
+from jitlto.record.fragment import ImageKind
 from tests.support.commands import fails, jitlto, succeeds
 from tests.support.families import MINI, SHARED, write_family
 
@@ -45,6 +47,17 @@ def test_cubins_are_left_out_on_request(mini_path: Path, tmp_path: Path) -> None
     family, database = write_family(tmp_path / "mini", MINI | {"family.toml": toml}), tmp_path / "mini.fragdb"
     succeeds("build", family, "-o", database, "--no-sass")
     assert database.read_bytes() == mini_path.read_bytes()
+
+
+def test_what_cubins_take_is_said_where_there_are_some(mini_path: Path, sass_path: Path, tmp_path: Path) -> None:
+    def merged(path: Path) -> str:
+        return succeeds("merge", "-o", tmp_path / "out.fragdb", path)
+
+    with FragmentDatabase(sass_path) as opened:
+        images = {image for each in opened.fragments() for image in each.images_of(ImageKind.SASS)}
+    said = f"cubins take {format_bytes(sum(image.size for image in images))} of "
+    assert said + format_bytes(sass_path.stat().st_size) in merged(sass_path)
+    assert "cubins" not in merged(mini_path)
 
 
 @pytest.mark.slow
