@@ -77,7 +77,8 @@ class Made(NamedTuple):
     """What runs of a front end have made."""
 
     log: str
-    images: Mapping[ImageForm, bytes]  # not in fatbins; PTX without a NUL
+    #: Not in fatbins; PTX without a NUL. Also the PTX that each cubin was made of.
+    images: Mapping[ImageForm, bytes]
     reads: tuple[str, ...] = ()  # as of a compiled source
 
 
@@ -129,15 +130,17 @@ class Toolchain(ABC):
         architectures = sorted(job.architectures)
         texts = [(ImageKind.PTX, each) for each in architectures]
         wants_ptx = texts[0] in job.images
-        is_read = not wants_ptx and b"__global__" in job.source.text and self.reads_ltoir()
+        cubins = [each for kind, each in job.images if kind is ImageKind.SASS and each not in job.architectures]
+        is_read = not (wants_ptx or cubins) and b"__global__" in job.source.text and self.reads_ltoir()
         made = self.make(job, job.images if is_read else [*dict.fromkeys((*job.images, *texts))])
         ltoir = {each: data for (kind, each), data in made.images.items() if kind is ImageKind.LTOIR}
         modules = ltoir_symbols.read_modules(ltoir) if is_read else None
         if modules is None:
             found = self.make(job, texts).images if is_read else made.images
+            texts += [(ImageKind.PTX, each) for each in cubins]
             modules = [parse_ptx(found[text].decode()) for text in texts]
         images = [(kind, each, nvfatbin.wrap(kind, made.images[kind, each], each)) for kind, each in job.images]
-        module = merge_modules(architectures, modules)
+        module = merge_modules([*architectures, *cubins], modules)
         names = (symbol.name for symbol in module.provides if symbol.kind == "kernel")
         kernels = [(name, module.declarations[name].parameters) for name in sorted(names)]
         return CompiledSource(
@@ -149,7 +152,7 @@ class Toolchain(ABC):
 
 
 def merge_modules(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:
-    """Return the module of the lowest architecture, which must provide what the others do, with all they require.
+    """Return the module of the first architecture, which must provide what the others do, with all they require.
 
     Raises:
         CompileError: If code under ``__CUDA_ARCH__`` makes a function or its parameters differ between architectures.
@@ -161,7 +164,7 @@ def merge_modules(architectures: Sequence[Architecture], modules: Sequence[Modul
             raise CompileError(
                 f"{demangle(differing[0])} differs between {architectures[0].compute} and {architecture.compute}",
                 code="compile-architectures",
-                hint="define every function for all archs alike; only bodies may depend on __CUDA_ARCH__",
+                hint="define every function for all of archs and sass alike; only bodies may depend on __CUDA_ARCH__",
             )
     required = {d.name: d for module in modules for d in module.declarations.values() if not d.defined}
     return replace(first, declarations=required | first.declarations)

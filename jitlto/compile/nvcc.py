@@ -25,7 +25,7 @@ from jitlto.compile.compiler import CompileJob, Made, Toolchain
 from jitlto.compile.includes import scan_quickly
 from jitlto.cuda import toolkit
 from jitlto.cuda.nvfatbin import RECIPES
-from jitlto.record.fragment import ImageForm
+from jitlto.record.fragment import ImageForm, ImageKind
 
 _INSTALL = (
     "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13; and "
@@ -135,7 +135,8 @@ class Compiler(Toolchain):
                 raise diagnostics.make_source_error("nvcc", log, _hint(log))
             reads = self._reads(job, names, [path.read_bytes() for path in kept.glob("*.ii")])
             stems = {a: f"{Path(source).stem}{f'.{a.compute}' * (len(architectures) > 1)}" for a in architectures}
-            files = {(kind, a): kept / f"{stems[a]}.{RECIPES[kind].name.lower()}" for kind, a in forms}
+            texts = [(ImageKind.PTX, a) for kind, a in forms if kind is ImageKind.SASS]
+            files = {(kind, a): kept / f"{stems[a]}.{RECIPES[kind].name.lower()}" for kind, a in (*forms, *texts)}
             for (kind, a), file in files.items():  # a cubin beside other code for its architecture has a longer name
                 longer = file.with_suffix(f".{RECIPES[kind].code}_{a}{file.suffix}")
                 files[kind, a] = longer if longer.exists() else file

@@ -43,4 +43,5 @@ class Compiler(Toolchain):
         outputs = {}
         for n, (form, step) in enumerate(zip(forms, steps, strict=True)):
             outputs[form] = self._snapshots.run(job.source, step, job.sharers, steps[n + 1 :])
-        return Made(outputs[forms[0]].log, {form: output.data for form, output in outputs.items()})
+        texts = {(ImageKind.PTX, each): out.ptx for (kind, each), out in outputs.items() if kind is ImageKind.SASS}
+        return Made(outputs[forms[0]].log, texts | {form: output.data for form, output in outputs.items()})

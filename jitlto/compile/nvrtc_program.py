@@ -38,10 +38,11 @@ class Step(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Output of one run of the compiler: its log, and what the step makes, PTX without a NUL."""
+    """Output of one run of the compiler: its log, and what the step makes; PTX without a NUL."""
 
     log: str
     data: bytes
+    ptx: bytes = b""  # that a cubin was made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +179,12 @@ def run_program(program: Program, headers: Mapping[str, bytes], step: Step) -> O
             reason = f"{nvrtc.nvrtcGetErrorString(status)[1].decode()} (options: {' '.join(arguments)})"
             raise make_source_error("NVRTC", log or reason, find_hint(log))
         data = _read(nvrtc, handle, recipe.name.upper())
+        ptx = _read(nvrtc, handle, "PTX").rstrip(b"\0") if step.kind is ImageKind.SASS else b""
     finally:
         nvrtc.nvrtcDestroyProgram(handle)
     if not data:
         raise CompileError(f"NVRTC returned no {recipe.name}", code="compile-empty-output", log=log)
-    return Output(log, data.rstrip(b"\0") if step.kind is ImageKind.PTX else data)
+    return Output(log, data.rstrip(b"\0") if step.kind is ImageKind.PTX else data, ptx)
 
 
 def _read(nvrtc: Any, program: object, what: str) -> bytes:
