@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -296,6 +297,15 @@ def declare_shipped(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fi
 def _fast_tier_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ``--fast``, have no kernel linked with LTO."""
     if request.config.getoption("--fast"):
+        link_fast = KernelFamily._link_fast
+
+        def fast_or_fail(family: KernelFamily, plan: Plan) -> Any:
+            linked = link_fast(family, plan)
+            may = plan.mode == "lto" and plan.options == plan.built and not plan.supplied
+            assert linked or not may, f"{plan} has no fast tier"
+            return linked
+
+        monkeypatch.setattr(KernelFamily, "_link_fast", fast_or_fail)
         monkeypatch.setattr(Launcher, "improve", lambda *_: None)
 
 

@@ -1,4 +1,4 @@
-"""Two tiers: first and further launches, with LTO alone beside them; launches during the exchange; size and time of a build.
+"""Two tiers: first and further launches, beside LTO alone; launches during the exchange; size and time of builds.
 
 First launches are measured from ``load`` to the driver having loaded the kernel, in fresh processes with empty caches
 that have imported ``cuda.core`` and made a context; further ones in the same processes. The timeline is of 2,000
