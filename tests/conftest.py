@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -27,6 +28,7 @@ from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.launch import torch_interface
+from jitlto.launch.launcher import Launcher
 from jitlto.plan.plan import Plan
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
@@ -48,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--share", default="1/1", metavar="N/M", help="of what is the same for every toolkit, run the Nth of M shares"
     )
+    parser.addoption("--fast", action="store_true", help="launch the shipped families' kernels in the fast tier alone")
 
 
 def pytest_configure() -> None:
@@ -277,15 +280,33 @@ BuildShipped = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
-def declare_shipped(tmp_path_factory: pytest.TempPathFactory) -> DeclareShipped:
+def declare_shipped(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> DeclareShipped:
     """The declaration of a shipped family, thinned out but where all of its kernels are launched or linked."""
     directory = tmp_path_factory.mktemp("thin")
+    if request.config.getoption("--fast"):
+        return shipped.tiered
     try:
         device.current()
     except NoDeviceError:
         if shipped.ALL not in os.environ:
             return lambda name: shipped.thin(name, directory)
     return lambda name: declaration.load_family(declaration.find_family(name))
+
+
+@pytest.fixture(autouse=True)
+def _fast_tier_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``--fast``, have no kernel linked with LTO."""
+    if request.config.getoption("--fast"):
+        link_fast = KernelFamily._link_fast
+
+        def fast_or_fail(family: KernelFamily, plan: Plan) -> Any:
+            linked = link_fast(family, plan)
+            may = plan.mode == "lto" and plan.options == plan.built and not plan.supplied
+            assert linked or not may, f"{plan} has no fast tier"
+            return linked
+
+        monkeypatch.setattr(KernelFamily, "_link_fast", fast_or_fail)
+        monkeypatch.setattr(Launcher, "improve", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -27,8 +27,11 @@ from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import FragmentKey
+from jitlto.record.headers import Source
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
+# Whatever may ask for the architecture: __CUDA_ARCH__ and its like, <nv/target>, and what libraries make of them.
+_ARCHITECTURES = re.compile(rb"ARCH|\bNV_|\barch_|compute_cap")
 
 
 class RenderedFamilies:
@@ -79,7 +82,10 @@ class RenderedFamilies:
         requests = []
         for each in rendered:
             group = each.group
-            config = configs(family.compiler_options(group), group.architectures, group.cubin_options)
+            how = family.compiler_options(group), group.architectures, group.cubin_options
+            config = configs(*how)
+            if family.link.tiered and _names_architectures(config.own_closure(each.source), config.options):
+                config = configs(*how, family.sass)
             requests.append(CompileRequest(each, config, rules(config).check))
         _check_reproducible(requests)
         self.rendered += requests
@@ -156,10 +162,12 @@ def _config(
     options: tuple[str, ...],
     archs: tuple[Architecture, ...],
     cubin_options: tuple[str, ...] = (),
+    differing: tuple[Architecture, ...] = (),
 ) -> CompileConfig:
     """Return how the groups of a family that have the same options and architectures are compiled.
 
-    Headers that were read for others are taken from ``files``.
+    Headers that were read for others are taken from ``files``. LTO-IR is added for the ``differing`` architectures for
+    which the code differs, as cubins for them would mean something else.
     """
     is_nvcc = toolchain.name == "nvcc"
     roots = toolchain.header_roots()
@@ -170,14 +178,18 @@ def _config(
     every = tuple(sorted({*family.architectures, *archs}))
     forms = family.image_forms(every)
     how = CompileConfig(toolchain, search, own, every, options, forms, family.interfaces, cubin_options=cubin_options)
-    if not (family.is_auto or family.link.tiered):
+    if not (family.is_auto or differing):
         return how
-    linker = nvjitlink.version()
+    linker, candidates = nvjitlink.version(), {every[0], *(each for each in differing if not each.suffix)}
     if family.is_auto:
-        candidates = comparable_architectures(every[0], toolchain.version, linker)
-    else:  # what a cubin does, the LTO-IR that takes its place does too
-        candidates = (every[0], *(each for each in family.sass if not each.suffix))
-    return replace(how, candidates=candidates, linker=linker)
+        candidates |= {*comparable_architectures(every[0], toolchain.version, linker)}
+    return replace(how, candidates=tuple(sorted(candidates)), linker=linker)
+
+
+def _names_architectures(source: Source, options: Iterable[str]) -> bool:
+    """Return whether a source, a header of the family or an option may mean something else for each architecture."""
+    texts = source.text, *source.headers.values(), *map(str.encode, options)
+    return any(map(_ARCHITECTURES.search, texts))
 
 
 def with_used(families: Iterable[FamilyDeclaration]) -> tuple[FamilyDeclaration, ...]:

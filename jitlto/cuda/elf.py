@@ -13,6 +13,8 @@ from jitlto.base.versions import Architecture
 PROGBITS, _SYMTAB = 1, 2
 _NAMED = frozenset({1, 2, 13})  # types of symbols: variables, functions, and NVIDIA's for variables
 _VARIABLES = (".nv.global", ".nv.constant")  # the beginnings of the names of their sections
+# Types of sections with relocations, and what names the symbol in each of them.
+_RELOCATIONS = {4: struct.Struct("<12xI8x"), 9: struct.Struct("<12xI")}
 _TEXTS = ("$", "__unnamed_")  # the beginnings of the names of texts, such as formats
 _HEAD = struct.Struct("<4s4xB9xH28xI")  # of the file: its magic number, ABI version, machine and flags
 _HEADER = struct.Struct("<IIQQQQIIQQ")
@@ -68,29 +70,41 @@ def read_variables(data: bytes) -> set[str]:
 
 
 def read_writable(data: bytes) -> set[str]:
-    """Return the names of the variables of a file that its code may write, constant ones outside ``__constant__`` too.
+    """Return the names of the variables outside ``__constant__`` memory that a file's code refers to.
+
+    Those that it only reads are among them, but not those whose values it holds itself, as of ``constexpr`` numbers.
 
     Raises:
         ValueError: If it is malformed.
     """
-    found = {name for name, section in _read_symbols(data) if section and section.startswith(".nv.global")}
+    sections, found = read_sections(data), set[str]()
+    try:
+        for each in sections:
+            if each.kind in _RELOCATIONS and ".debug" not in each.name:
+                symbols = _read_table(sections, sections[each.link])
+                used = (symbols[number] for (number,) in _RELOCATIONS[each.kind].iter_unpack(each.data))
+                found |= {name for name, _, place in used if place and place.startswith(".nv.global")}
+    except _MALFORMED as error:
+        raise ValueError(f"malformed ELF file: {error}") from error
     return {name for name in found if not name.startswith(_TEXTS)}
 
 
 def _read_symbols(data: bytes) -> list[tuple[str, str | None]]:
     """Return the name of each function and variable, and of its section: empty if undefined, None if in none."""
     sections = read_sections(data)
-    places = {number: each.name if number else "" for number, each in enumerate(sections)}
     try:
-        return [
-            (_text(sections[table.link].data, name), places.get(section))
-            for table in sections
-            if table.kind == _SYMTAB
-            for name, info, _, section, _, _ in _SYMBOL.iter_unpack(table.data)
-            if info & 0xF in _NAMED
-        ]
+        tables = [_read_table(sections, each) for each in sections if each.kind == _SYMTAB]
     except _MALFORMED as error:
         raise ValueError(f"malformed ELF file: {error}") from error
+    return [(name, place) for table in tables for name, kind, place in table if kind in _NAMED]
+
+
+def _read_table(sections: list[ElfSection], table: ElfSection) -> list[tuple[str, int, str | None]]:
+    """Return the name and type of each symbol of a table, and its section as :func:`_read_symbols` names it."""
+    places = {number: each.name if number else "" for number, each in enumerate(sections)}
+    names = sections[table.link].data
+    entries = _SYMBOL.iter_unpack(table.data)
+    return [(_text(names, name), info & 0xF, places.get(section)) for name, info, _, section, _, _ in entries]
 
 
 def read_architecture(data: bytes) -> Architecture | None:

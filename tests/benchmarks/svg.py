@@ -104,6 +104,37 @@ def bars(
     return _document(title, [*grid, *_legend(series), *shapes], y + 42, unit, left)
 
 
+def points(title: str, at: Sequence[float], series: Mapping[str, Sequence[float]], unit: str, mark: float) -> str:
+    """Points over time, on a logarithmic scale.
+
+    Parameters
+    ----------
+    title : str
+    at : sequence of float
+        When each was.
+    series : mapping
+    unit : str
+        Of the time.
+    mark : float
+        A time that is marked.
+    """
+    left, top, bottom = 60.0, float(_TOP + 10), 380.0
+    across = _Axis.over([max(at)], left, _WIDTH - 20, False)
+    up = _Axis.over([value for values in series.values() for value in values], bottom, top, True)
+    shapes = [_vertical(across.at(tick), top, bottom, _number(tick), "grid") for tick in across.ticks()]
+    for tick in up.ticks():
+        y = f"{up.at(tick):.1f}"
+        shapes.append(f'<line class="grid" x1="{left}" x2="{_WIDTH - 20}" y1="{y}" y2="{y}"/>')
+        shapes.append(
+            f'<text class="soft" x="{left - 8}" y="{y}" text-anchor="end" font-size="10">{_number(tick)}</text>'
+        )
+    for n, values in enumerate(series.values()):
+        places = zip(at, values, strict=True)
+        shapes += [f'<circle class="c{n}" cx="{across.at(t):.1f}" cy="{up.at(v):.1f}" r="1.2"/>' for t, v in places]
+    shapes.append(_vertical(across.at(mark), top, bottom, "", "mark"))
+    return _document(title, [*_legend(list(series)), *shapes], bottom + 42, unit, left)
+
+
 @dataclass(frozen=True)
 class _Axis:
     """Values to pixels, from zero; or from a power of ten, where it is logarithmic."""

@@ -241,7 +241,9 @@ COUNTED = MINI["op.cu.jinja"].replace("template <typename T>", "VARIABLE\ntempla
         ("__device__ int counter;", "atomicAdd(&counter, 1)", "lto"),
         ("__managed__ int counter;", "atomicAdd(&counter, 1)", "lto"),
         ("static __device__ float table[4] = {1, 2, 3, 4};", "table[int(a) & 3]", "lto"),
+        ("__device__ const float table[4] = {1, 2, 3, 4};", "table[int(a) & 3]", "lto"),  # nothing says it is constant
         ("__constant__ float table[4];", "table[int(a) & 3]", "fast"),
+        ("constexpr float number = 3; const int other = 4;", "number * other", "fast"),
         ("", 'printf("%f", float(a))', "fast"),
     ],
 )

@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from jitlto.base.versions import Architecture
 from jitlto.check.covering_array import choose_cover
-from jitlto.cuda import ptx
+from jitlto.cuda import device, ptx
 from jitlto.families import declaration
 from jitlto.families.matrix import load_matrix
 from jitlto.plan.plan import Plan
@@ -64,6 +66,15 @@ def thin(name: str, directory: Path) -> declaration.FamilyDeclaration:
             matrix = path
         groups.append(replace(group, matrix=matrix))
     return replace(family, groups=tuple(groups), uses=uses, images=images)
+
+
+def tiered(name: str) -> declaration.FamilyDeclaration:
+    """A shipped family with two tiers on the current device."""
+    family = declaration.load_family(declaration.find_family(name))
+    uses = tuple(tiered(used.name) for used in family.uses)
+    return replace(
+        family, sass=(device.architecture(),), uses=uses, link=msgspec.structs.replace(family.link, tiered=True)
+    )
 
 
 def cover(family: KernelFamily, strength: int, **chosen: str) -> list[Configuration]:

@@ -6,6 +6,7 @@ python -m tests.benchmarks.families --output /tmp/try --small --only fft
 modes       kernel time: LTO, whole program, separate compilation, mixed, pointers
 fft         transforms against cuFFT, alone and between element-wise kernels
 first_call  from the first call to a kernel ready to launch
+tiers       first launches without LTO, which replaces them
 shipped     bytes of a database against cubins of all kernels
 """
 
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from tests.benchmarks import script
 
-PARTS = ("modes", "fft", "first_call", "shipped")
+PARTS = ("modes", "fft", "first_call", "tiers", "shipped")
 _LIMIT = 540  # seconds for a part
 
 

@@ -1,0 +1,199 @@
+"""Two tiers: first and further launches, beside LTO alone; launches during the exchange; size and time of builds.
+
+First launches are measured from ``load`` to the driver having loaded the kernel, in fresh processes with empty caches
+that have imported ``cuda.core`` and made a context; further ones in the same processes. The timeline is of 2,000
+launches of one kernel of ``ivf_flat`` from the first on, each of which the host waits for. Throughput is that of
+launches of another kernel while LTO links, by that afterwards.
+"""
+
+import gc
+import json
+import shutil
+import statistics
+import time
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import jitlto
+from jitlto.base.config import Config
+from jitlto.base.events import Event, Kind
+from jitlto.build.pipeline import build
+from jitlto.cuda import device
+from jitlto.runtime.session import Session
+from tests.benchmarks import script, svg
+from tests.benchmarks.families.cases import CASES
+from tests.benchmarks.families.databases import declared
+from tests.benchmarks.families.workloads import MAKE, SIZES
+from tests.benchmarks.script import Options, Result
+from tests.benchmarks.timing import Times, summaries
+
+NAMES = ("search", "transport", "fft", "ivf_flat")
+_LAUNCHES, _FURTHER = 2000, 12
+_SCRIPT = """
+import json, sys, time
+import cuda.core
+device = cuda.core.Device(0)
+device.set_current()
+from cuda.bindings import driver
+driver.cuMemAlloc(4096)
+device.sync()
+from jitlto import load
+first, *others = json.loads(sys.argv[3])
+begin = time.perf_counter()
+family = load(sys.argv[2], sys.argv[1])
+tier = family.launcher(**first).prepare().tier
+times = [time.perf_counter() - begin]
+for configuration in others:
+    begin = time.perf_counter()
+    family.launcher(**configuration).prepare()
+    times.append(time.perf_counter() - begin)
+print(json.dumps({"tier": tier, "times": [1000 * each for each in times]}))
+"""
+
+
+def measure(options: Options) -> Result:
+    """All families."""
+    rows = [_measure(name, options) for name in NAMES]
+    return {"what": __doc__, "families": rows, "timeline": _timeline(options)}
+
+
+def _measure(name: str, options: Options) -> Result:
+    builds = {side: _build(name, side, options.work) for side in ("plain", "tiered")}
+    row: Result = {"family": name, "builds": builds}
+    first: Times = {"fast": [], "lto": []}
+    further: Times = {"fast": [], "lto": []}
+    place = options.work / "tiers"
+    place.mkdir(exist_ok=True)
+    for _ in range(2 if options.small else 9):
+        for tier, times in first.items():
+            shutil.rmtree(place / "cache", ignore_errors=True)
+            own = script.installed(place) | {
+                "JITLTO_CACHE_DIR": str(place / "cache"),
+                "JITLTO_TIERED": str(int(tier == "fast")),
+            }
+            kernels = _kernels(name, options.work, _FURTHER if tier == "fast" else 2)
+            found = script.answer(_SCRIPT, _path(name, "tiered", options.work), name, json.dumps(kernels), **own)
+            assert found["tier"] == tier, f"{name}: {found['tier']} instead of {tier}"
+            times.append(found["times"][0])
+            further[tier] += found["times"][1:]
+    return row | {"first_milliseconds": summaries(first), "further_milliseconds": summaries(further)}
+
+
+def _path(name: str, side: str, work: Path) -> Path:
+    return work / f"{name}_{side}.fragdb"
+
+
+def _build(name: str, side: str, work: Path) -> Result:
+    """Build a family with or without cubins for the device; nothing comes from a cache."""
+    family = declared(name)
+    if side == "tiered":
+        link = msgspec.structs.replace(family.link, tiered=True)
+        family = replace(family, sass=(device.architecture(),), link=link)
+    begin = time.perf_counter()
+    path = build([family], _path(name, side, work), cache=None).path
+    return {"side": side, "seconds": round(time.perf_counter() - begin, 2), "bytes": path.stat().st_size}
+
+
+def _kernels(name: str, work: Path, count: int) -> list[dict[str, str]]:
+    """A case of a family, and further kernels, far from each other in the order of its configurations."""
+    family = jitlto.load(name, _path(name, "plain", work))
+    every = list(family.configurations())
+    return [CASES[name][1] if name in CASES else every[0], *islice(every, 1, None, max(1, len(every) // count))]
+
+
+def _timeline(options: Options) -> Result:
+    """2,000 launches of a kernel of ``ivf_flat``, and launches of another one meanwhile."""
+    import cupy as cp
+
+    name, case = "ivf_flat", CASES["ivf_flat"][1]
+    path, events = _path(name, "tiered", options.work), dict[str, float]()
+    work = MAKE[name](jitlto.load(name, path), case, 0.1, SIZES[name][1 if options.small else 0])
+    session = Session(Config.read({"JITLTO_CACHE_DIR": str(options.work / "timeline")}))
+
+    def note(event: Event) -> None:
+        events[event.kind] = time.perf_counter()
+
+    session.events.subscribe(note)
+    family = jitlto.load(name, path, session=session)
+    begin, end = cp.cuda.Event(), cp.cuda.Event()
+    host, kernel, at = [], [], []
+    gc.disable()
+    start = time.perf_counter()
+    launch = work.call.by(family.launcher(**case))
+    for _ in range(_LAUNCHES):
+        begin.record()
+        before = time.perf_counter()
+        launch()
+        after = time.perf_counter()
+        end.record()
+        end.synchronize()
+        host.append(1e6 * (after - before))
+        kernel.append(1e3 * cp.cuda.get_elapsed_time(begin, end))
+        at.append(1e3 * (before - start))
+    gc.enable()
+    work.verify(family.launcher(**case))
+    median = statistics.median(host)
+    exchanged = 1e3 * (events[Kind.EXCHANGED] - start)
+    late = [n for n, each in enumerate(host) if each > median + 50]
+    return {
+        "exchanged_at_milliseconds": round(exchanged, 2),
+        "launches_before": sum(each < exchanged for each in at),
+        "host_microseconds": {
+            "median": round(median, 2),
+            "largest": round(max(host[1:]), 2),
+            "first": round(host[0], 2),
+        },
+        "above_median_by_50": [{"launch": n, "at": round(at[n], 2), "microseconds": round(host[n], 1)} for n in late],
+        "kernel_microseconds": {
+            tier: round(statistics.median(each), 2) if each else None
+            for tier, each in (
+                ("fast", [k for k, t in zip(kernel, at, strict=True) if t < exchanged]),
+                ("lto", [k for k, t in zip(kernel, at, strict=True) if t > exchanged]),
+            )
+        },
+        "throughput_while_lto_links": _throughput(options, work),
+        "at_milliseconds": script.rounded(at, 3),
+        "host": script.rounded(host, 2),
+        "kernel": script.rounded(kernel, 2),
+    }
+
+
+def _throughput(options: Options, work: Any) -> Result:
+    """Launches a second of one kernel while others are linked with LTO behind it, by those when nothing is."""
+    import cupy as cp
+
+    family = jitlto.load("ivf_flat", _path("ivf_flat", "tiered", options.work))
+    launch = work.call.by(family.launcher(**CASES["ivf_flat"][1]).wait())
+    ratios = []
+    for number in range(2 if options.small else 9):
+        session = Session(Config.read({"JITLTO_CACHE_DIR": str(options.work / f"throughput{number}")}))
+        other = jitlto.load("ivf_flat", _path("ivf_flat", "tiered", options.work), session=session)
+        waiting = other.launcher(**CASES["ivf_flat"][0])
+        busy = _rate(launch, lambda w=waiting: w.tier == "fast", cp)
+        waiting.wait()
+        end = time.perf_counter() + busy[1]
+        ratios.append(busy[0] / _rate(launch, lambda e=end: time.perf_counter() < e, cp)[0])
+    return {"ratios": script.rounded(ratios, 3), "median": round(statistics.median(ratios), 3)}
+
+
+def _rate(launch: Any, goes_on: Any, cp: Any) -> tuple[float, float]:
+    """Launches a second while something holds, and the seconds."""
+    begin, count = time.perf_counter(), 0
+    while goes_on():
+        launch()
+        cp.cuda.get_current_stream().synchronize()
+        count += 1
+    taken = time.perf_counter() - begin
+    return count / taken, taken
+
+
+def plots(result: Result) -> dict[str, str]:
+    """The timeline."""
+    found = result["timeline"]
+    series = {"host, µs a launch": found["host"], "kernel, µs": found["kernel"]}
+    title, unit = "Launches of a kernel of ivf_flat from the first on", "ms since the kernel was asked for"
+    return {"": svg.points(title, found["at_milliseconds"], series, unit, found["exchanged_at_milliseconds"])}
