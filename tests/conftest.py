@@ -53,8 +53,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="launch the shipped families' kernels in the fast tier alone")
 
 
-def pytest_configure() -> None:
-    """Have interrupts arrive: whoever starts the tests in the background of a shell script has them ignored."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Have interrupts arrive: whoever starts the tests in the background of a shell script has them ignored.
+
+    With ``--fast`` no kernel with LTO is found in a cache.
+    """
+    if config.getoption("--fast"):
+        os.environ["JITLTO_CACHE"] = "off"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
