@@ -130,9 +130,10 @@ class Launcher(Shared):
 
         If that fails, the launcher stays in the fast tier, and a :class:`LinkWarning` says why.
         """
-        if self._behind is not None:
+        behind = self._behind  # which may be over before the next line
+        if behind is not None:
             device.ensure_context()  # an error in a process that was forked meanwhile
-            self._behind.wait()
+            behind.wait()
         return self
 
     def improve(
@@ -149,6 +150,7 @@ class Launcher(Shared):
 
         _, context = driver.cuCtxGetCurrent()
         self._behind = Behind(partial(self._improve, link, warn_of, events, context))
+        self._behind.begin()  # not before it is known here: it may be done at once
 
     def _improve(
         self,
@@ -157,21 +159,26 @@ class Launcher(Shared):
         events: Events,
         context: object,
     ) -> None:
-        kernel = self.chosen.kernel
+        if self._behind is None:
+            return  # a filter made an error of its warning, whose turn it was not to be repeated
+        kernel, failure = self.chosen.kernel, ""
         begin = time.perf_counter()
         try:
             linked = link()
-            warn_of(linked)
             with events.step("exchange", kernel):
                 driver.cuCtxPushCurrent(context)
                 try:
                     self._exchange(linked)
                 finally:
                     driver.cuCtxPopCurrent()
-        except JitltoError as error:
-            warn(LinkWarning(f"{kernel} for {self.linked.target}", f"stays linked without LTO: {error}"))
-        else:
-            events.emit(Kind.EXCHANGED, kernel, self.chosen.digest, time.perf_counter() - begin)
+        except JitltoError as error:  # others, such as an interrupt, may not recur: who waits next tries again
+            failure = f"stays linked without LTO: {error}"
+        try:
+            if failure:
+                warn(LinkWarning(f"{kernel} for {self.linked.target}", failure))
+            else:
+                events.emit(Kind.EXCHANGED, kernel, self.chosen.digest, time.perf_counter() - begin)
+                warn_of(linked)
         finally:
             self._behind = None
 
@@ -184,7 +191,7 @@ class Launcher(Shared):
         with _granting:
             self._opt_in(loaded[1], self._granted)
             self._loaded = (*self._loaded, loaded)
-            self.linked, self.handle = linked, handle
+            self.handle, self.linked = handle, linked  # in this order: who sees the tier launches it
 
     @property
     def cubin(self) -> bytes:
@@ -335,6 +342,7 @@ class Launcher(Shared):
         """Request dynamic shared memory on every device of this architecture: they share launchers."""
         if size <= self._granted:
             return
+        device.ensure_context()  # an error in a forked process, where the lock may be locked for ever
         with _granting:
             if size > self._granted:  # never lowered: launches that were configured with more would fail
                 self._opt_in(self._loaded[-1][1], size)
