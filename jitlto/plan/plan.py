@@ -192,11 +192,14 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         """The same kernel, linked of cubins in a hundredth of the time; None if it may not be, or has none that fit.
 
         A cubin fits if its source says the same for its architecture as for that of the LTO-IR, as it does where a
-        build with tiers stored no other LTO-IR for it.
+        build with tiers stored no other LTO-IR for it. A caller's source is linked as PTX, which is for the
+        architecture of its LTO-IR.
         """
         families = {self.database.families[fragment.key.family] for fragment in self.fragments}
         allowed = self.options.tiered and self.services.config.tiered and all(each.link.tiered for each in families)
-        if not allowed or self.link_mode != "lto" or self.supplied:
+        # A caller's other inputs may mean something else without LTO.
+        is_known = not self.supplied or (self.request and not any(kind for *_, kind in self.request.supplied))
+        if not allowed or self.link_mode != "lto" or not is_known:
             return None
         fast = replace(self, mode="sass")
         try:
@@ -218,8 +221,17 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
                 hint="declare it under [link] in family.toml and build the family again; for lineinfo, build its twin "
                 "with jitlto build --lineinfo, and set JITLTO_LINEINFO=1",
             )
-        lto = ("-lto",) if self.link_mode == "lto" else ()
-        return (*lto, *self.options.flags())
+        if self.link_mode == "lto":
+            return "-lto", *self.options.flags()
+        return (self._options_of_cubins if self.link_mode == "sass" and self.supplied else self.options).flags()
+
+    @property
+    def _options_of_cubins(self) -> LinkOptions:
+        """The options of the link, with the limit of registers that cubins have, for a caller's PTX beside them."""
+        families = self.database.families
+        groups = families[self.family].with_used(families).groups
+        limits = [group.sass_registers for group in groups if group.sass_registers]
+        return replace(self.options, max_registers=min(limits)) if limits else self.options
 
     @cached_property
     def libraries(self) -> tuple[tuple[LinkInput, str], ...]:
