@@ -42,8 +42,10 @@ class LinkJob:
         Raises:
             LinkError: If it does not link, or cannot be what the first launches of a family with two tiers take.
         """
-        is_first = self.plan.mode == "sass" and self.plan.options.tiered
-        linked: LinkedKernel = self.plan.services.kernel_cache.linker(self.plan, is_first=is_first)
+        plan = self.plan
+        is_first = plan.mode == "sass" and plan.options.tiered
+        cache = plan.services.kernel_cache
+        linked: LinkedKernel = cache.linker(plan, is_first=True) if is_first else plan.link(use_cache=False)
         return linked.warnings or None
 
     def failure(self, error: JitltoError) -> Finding:
