@@ -299,9 +299,15 @@ class KernelFamily(Shared):
             cache.open_store_soon()
             plan = self.planner(entry, **configuration).plan(**how)
             launcher = self.load(plan)
-            if asked and cache.store and plan.answers(session.linker, capability) and plan.database.is_as_digested:
-                put_all(cache.sources(self.location), REQUESTS, asked, plan.chosen.encode())
+            if asked and cache.store and plan.answers(session.linker, capability):
+                launcher.later(partial(self._keep, asked, plan, apart=launcher.tier == "fast"))
         return launcher.wait() if how["link_options"].get("tiered") is False else launcher
+
+    def _keep(self, asked: str, plan: Plan, *, apart: bool) -> None:
+        """Keep which kernel answers a request, for later processes."""
+        database = self._file.open() if apart else plan.database  # by another connection, which plans need not wait for
+        if database.is_as_digested:
+            put_all(self.session.kernel_cache.sources(self.location), REQUESTS, asked, plan.chosen.encode())
 
     def _request_key(
         self, entry: str | None, how: dict[str, Any], configuration: dict[str, object], capability: tuple[int, int]
@@ -404,7 +410,7 @@ class KernelFamily(Shared):
             except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
                 self._failures[key.digest] = error
                 raise
-            launcher = self._load(plan.chosen, linked, lambda: plan, link)
+            launcher = self._load(plan.chosen, linked, lambda: plan, partial(link, is_behind=True))
         elif not plan.options.tiered:
             launcher.wait()
         return launcher

@@ -7,6 +7,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from jitlto.compile import nvrtc_program
 from jitlto.compile.nvrtc_program import Output, Step
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
+from jitlto.launch import launcher as launcher_module
 from jitlto.launch.launcher import Launcher
 from jitlto.link.behind import Behind
 from jitlto.plan.user_code.compilation import compile_once
@@ -29,9 +31,10 @@ from jitlto.record.headers import Source
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
 from tests.support import compiled as support
+from tests.support import launch_core
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
-from tests.support.launchers import FakeDriver, Stream
+from tests.support.launchers import FakeDriver, Stream, launcher_class
 from tests.support.process import environment, output_of
 
 FLOAT = {"data_type": "float", "op_name": "twice"}
@@ -69,8 +72,9 @@ def finish() -> None:
 class World:
     """A session above a driver that notes what it is given; threads behind go on when they may."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
-        self.driver = FakeDriver(monkeypatch)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path, core: ModuleType | None) -> None:
+        self.driver = FakeDriver(monkeypatch, core)
+        monkeypatch.setattr(launcher_module, "Launcher", launcher_class(core))
         self.directory = directory
         self.may_exchange = threading.Event()
         self.events: list[str] = []
@@ -87,7 +91,7 @@ class World:
         return family
 
     def _note(self, event: Event) -> None:
-        if event.kind == Kind.LINKED and threading.current_thread().name == "jitlto-behind":
+        if event.kind == Kind.LINKED and threading.current_thread() is not threading.main_thread():
             assert self.may_exchange.wait(LONG)
         self.events.append(event.kind)
 
@@ -110,9 +114,9 @@ class World:
         self._patch.setattr(linker, "link_plan", fail)
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
-    made = World(monkeypatch, tmp_path)
+@pytest.fixture(params=["core", "python"])
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    made = World(monkeypatch, tmp_path, launch_core.core() if request.param == "core" else None)
     yield made
     made.may_exchange.set()
     finish()
@@ -129,6 +133,8 @@ def test_the_first_launches_are_of_cubins_and_later_ones_of_lto(world: World, pa
     assert launcher.wait() is launcher
     assert launcher.tier == "lto"
     assert [world.launch(launcher) for _ in range(3)] == [LTO] * 3
+    by_core = [shape.by_core for _, shape, *_ in world.driver.launches]
+    assert by_core == ([False] * 2 + [True] * 4 if world.driver.core else [False] * 6)
     assert world.events == [
         Kind.PLANNED, Kind.REQUESTED, Kind.LINKED_FAST, Kind.LOADED, Kind.LINKED, Kind.EXCHANGED,
     ]  # fmt: skip
@@ -462,7 +468,7 @@ def test_who_asks_for_the_kernel_gets_the_one_that_stays(world: World, path: Pat
 
 def test_a_graph_holds_the_kernel_with_lto(world: World, path: Path) -> None:
     launcher = world.family(path).launcher(**FLOAT)
-    assert world.launch(launcher) == FAST
+    assert [world.launch(launcher) for _ in range(3)] == [FAST] * 3
     world.driver.is_capturing = True
     threading.Timer(0.05, world.may_exchange.set).start()
     assert world.launch(launcher) == LTO

@@ -76,7 +76,9 @@ def _measure(name: str, options: Options) -> Result:
                 "JITLTO_TIERED": str(int(tier == "fast")),
             }
             kernels = _kernels(name, options.work, _FURTHER if tier == "fast" else 2)
-            found = script.answer(_SCRIPT, _path(name, "tiered", options.work), name, json.dumps(kernels), **own)
+            found = script.answer(
+                _SCRIPT, _path(name, "tiered", options.work), name, json.dumps(kernels), cwd=place, **own
+            )
             assert found["tier"] == tier, f"{name}: {found['tier']} instead of {tier}"
             times.append(found["times"][0])
             further[tier] += found["times"][1:]
@@ -111,7 +113,7 @@ def _timeline(options: Options) -> Result:
 
     name, case = "ivf_flat", CASES["ivf_flat"][1]
     path, events = _path(name, "tiered", options.work), dict[str, float]()
-    work = MAKE[name](jitlto.load(name, path), case, 0.1, SIZES[name][1 if options.small else 0])
+    work = MAKE[name](jitlto.load(name, path), case, 0.01, SIZES[name][1])
     session = Session(Config.read({"JITLTO_CACHE_DIR": str(options.work / "timeline")}))
 
     def note(event: Event) -> None:
