@@ -20,6 +20,7 @@ from jitlto.base.log import LinkWarning
 from jitlto.build.pipeline import build
 from jitlto.compile import nvrtc_program
 from jitlto.compile.nvrtc_program import Output, Step
+from jitlto.cuda import nvfatbin
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.launch import launcher as launcher_module
@@ -346,11 +347,19 @@ def test_a_source_is_linked_once_where_there_is_one_tier(world: World, path: Pat
 
 def test_other_inputs_begin_with_lto(world: World, path: Path) -> None:
     alone = support.compiled("namespace mini { template <typename T> __device__ T op(T a); }\n" + OWN)
-    (ltoir,) = alone.ltoir.values()
+    ((architecture, ltoir),) = alone.ltoir.items()
+    fatbin = nvfatbin.wrap(ImageKind.LTOIR, ltoir, architecture)
     family = world.family(path)
-    for name, data in (("add_ptx", alone.ptx), ("add_ltoir", ltoir)):
+    for name, data in (("add_ptx", alone.ptx), ("add_ltoir", ltoir), ("add_ltoir", fatbin)):
         planner = family.planner(data_type="float")
         assert getattr(planner, name)(data).launcher().tier == "lto"
+    assert Kind.LINKED_FAST not in world.events
+
+
+def test_a_python_function_begins_with_lto(world: World, path: Path) -> None:
+    pytest.importorskip("numba.cuda")
+    family = world.family(path)
+    assert family.planner(data_type="float").add_function(lambda a: a * 3, "op").launcher().tier == "lto"
     assert Kind.LINKED_FAST not in world.events
 
 
@@ -537,15 +546,21 @@ from tests.support.ways import stand_in
 stand_in()
 import jitlto
 family = jitlto.load("mini", sys.argv[1])
-launchers = [family.launcher(data_type=t, op_name=o) for t in ("float", "double") for o in ("twice", "square")]
+if sys.argv[2:]:
+    own = "namespace mini {{ template <> __device__ float op<float>(float a) {{ return a * {}; }} }}"
+    planners = [family.planner(data_type="float").add_source(own.format(n)) for n in range(12)]
+    launchers = [planner.launcher() for planner in planners]
+else:
+    launchers = [family.launcher(data_type=t, op_name=o) for t in ("float", "double") for o in ("twice", "square")]
 print([launcher.tier for launcher in launchers].count("fast") > 0)
 """
 
 
 @pytest.mark.slow
-def test_a_process_ends_while_links_are_under_way(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [(), ("source",)], ids=["fragments", "source"])
+def test_a_process_ends_while_links_are_under_way(path: Path, tmp_path: Path, own: tuple[str, ...]) -> None:
     for _ in range(3):
-        command = [sys.executable, "-c", ENDS, str(path)]
+        command = [sys.executable, "-c", ENDS, str(path), *own]
         variables = environment(JITLTO_CACHE="off", JITLTO_CACHE_DIR=str(tmp_path))
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=LONG, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
