@@ -305,9 +305,13 @@ class KernelFamily(Shared):
 
     def _keep(self, asked: str, plan: Plan, *, apart: bool) -> None:
         """Keep which kernel answers a request, for later processes."""
-        database = self._file.open() if apart else plan.database  # by another connection, which plans need not wait for
-        if database.is_as_digested:
+        if (self._apart if apart else plan.database).is_as_digested:
             put_all(self.session.kernel_cache.sources(self.location), REQUESTS, asked, plan.chosen.encode())
+
+    @cached_property
+    def _apart(self) -> FragmentDatabase:
+        """The database by a connection of its own: plans would wait for one by which all rows are read."""
+        return self._file.open()
 
     def _request_key(
         self, entry: str | None, how: dict[str, Any], configuration: dict[str, object], capability: tuple[int, int]
