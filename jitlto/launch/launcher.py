@@ -227,7 +227,7 @@ class Launcher(Shared):
             shared_memory: Dynamic shared memory per block, in bytes.
         """
         threads = math.prod(parse_extent("block", block))
-        self.grant(shared_memory)
+        self._grant(shared_memory)
         each = self.kernel.occupancy.max_active_blocks_per_multiprocessor(threads, shared_memory)
         return int(each) * int(device.current().properties.multiprocessor_count)
 
@@ -340,14 +340,14 @@ class Launcher(Shared):
             return (grid, 1, 1), (block, 1, 1), None  # most are
         kernel = self.chosen.kernel
         whole, threads, part = check_shape(kernel, grid, block, shared_memory, cluster)
-        self.grant(shared_memory)
+        self._grant(shared_memory)
         if cooperative and math.prod(whole) > self.max_blocks(block, shared_memory):
             what = f"grid {grid} is too large for a cooperative launch"
             hint = "at most launcher.max_blocks(block, shared_memory) blocks run at the same time"
             raise LaunchError(what, code="launch-failed", where=kernel, hint=hint)
         return whole, threads, part
 
-    def grant(self, size: int) -> None:
+    def _grant(self, size: int) -> None:
         """Request dynamic shared memory on every device of this architecture: they share launchers."""
         if size <= self._granted:
             return
