@@ -131,9 +131,10 @@ class Launcher(Shared):
 
         If that fails, the launcher stays in the fast tier, and a :class:`LinkWarning` says why.
         """
-        if self._behind is not None:
+        behind = self._behind
+        if behind is not None:
             device.ensure_context()  # an error in a process that was forked meanwhile
-            self._behind.wait()
+            behind.wait()
         return self
 
     def improve(
