@@ -37,7 +37,7 @@ class Kind(StrEnum):
     DEFINITION = "definition"  # of an inline function, different in two fragments of a kernel, or not comparable
     UNCOMPARED = "uncompared"  # inline functions of a family: not a failure
     COMPILE = "compile"  # of a fragment
-    REGISTERS = "registers"  # of which a function in a cubin needs more than its kernel may use: not a failure
+    FAST = "fast"  # link of cubins, which a kernel cannot have or begin with: not a failure
     LINK = "link"  # that nvJitLink cannot do
     CALL = "call"  # of an operator, which chooses no kernel or does not fit it
 

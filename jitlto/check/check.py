@@ -88,10 +88,10 @@ def _check_family(
         fast = (LinkJob.make(family, kernel, target, "sass") for target in targets for kernel in chosen)
         jobs += [job for job in fast if job.has_images()]
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
-    failed, known = work.do(lambda job: job.plan.link(use_cache=False).warnings or None, jobs, "link")
+    failed, known = work.do(LinkJob.link, jobs, "link")
     links = [job.failure(error) for job, error in failed]
-    notes = [*notes, *(each for each in links if each.kind is Kind.REGISTERS)]
-    failures = [*proof.failures, *failures, *(each for each in links if each.kind is not Kind.REGISTERS)]
+    notes = [*notes, *(each for each in links if each.kind is Kind.FAST)]
+    failures = [*proof.failures, *failures, *(each for each in links if each.kind is not Kind.FAST)]
     counts = proof.fragments, len(proof.kernels), len(proof.kernels) - len(complete)
     causes, linked = group_findings(failures), len(chosen) if targets else 0
     return FamilyCheck(

@@ -14,6 +14,7 @@ from jitlto.build.proofs import Proofs
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_read, select_image
 from jitlto.link.parallel import run_parallel
+from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.enumeration import Kernel
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import Fragment, ImageKind
@@ -35,6 +36,18 @@ class LinkJob:
         options, place = family.record.link, (family.database, family.session)
         return cls(kernel, Plan(family.name, kernel.resolution, (), options, options, mode, arch, *place))
 
+    def link(self) -> list[str] | None:
+        """Link the kernel as a process would, without a cache; return warnings, if there are any.
+
+        Raises:
+            LinkError: If it does not link, or cannot be what the first launches of a family with two tiers take.
+        """
+        plan = self.plan
+        is_first = plan.mode == "sass" and plan.options.tiered
+        cache = plan.services.kernel_cache
+        linked: LinkedKernel = cache.linker(plan, is_first=True) if is_first else plan.link(use_cache=False)
+        return linked.warnings or None
+
     def failure(self, error: JitltoError) -> Finding:
         """Return the finding for a failure of this job."""
         entry, arch = self.plan.entry.key.text, self.plan.arch
@@ -44,7 +57,9 @@ class LinkJob:
         if few := _FEW_REGISTERS.search(error.what):
             what = f"may use {few[1]} registers and {demangle(few[2])} needs {few[3]}"
             message = f"{entry} links from LTO-IR alone: it {what}; for cubins, set sass_registers = {few[1]}"
-            return replace(found, kind=Kind.REGISTERS, message=message)
+            return replace(found, kind=Kind.FAST, message=message)
+        if error.code == "link-variables":
+            return replace(found, kind=Kind.FAST, message=f"{entry} begins with LTO: {error.what}")
         return replace(found, message=f"its cubins: {found.message}")
 
     def has_images(self) -> bool:

@@ -70,7 +70,7 @@ def annotate(error: CompileError, name: str, text: str, where: str) -> CompileEr
     """Return a compile error with the compiler's lines and the source's lines around the first few errors.
 
     Args:
-        error: As raised by :func:`~jitlto.compile.nvrtc_program.compile_source`.
+        error: As raised by :func:`~jitlto.compile.nvrtc_program.run_step`.
         name: The source's name in the log.
         text: The source.
         where: The location that the message begins with.

@@ -13,7 +13,7 @@ import os.path
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -278,14 +278,15 @@ class HeaderSearch:
     def _read(self, place: _Place) -> bytes:
         if place.root == _GIVEN:
             return self._given[place.path]
-        path = str(self._path(place))
+        path = f"{self._roots[place.root]}/{place.path}"  # a text: every compile of a caller's source reads dozens
         if path not in self._files:
             try:
-                content = Path(path).read_bytes()
+                with open(path, "rb") as file:  # noqa: PTH123
+                    content = file.read()
             except OSError as error:
                 what = f"cannot be read: {error.strerror}"
                 raise JitltoError(what, code="jitlto-header-unreadable", where=path, hint="make it readable") from error
-            self._files[path] = content.removeprefix(b"\xef\xbb\xbf")  # a BOM, which NVRTC does not take
+            self._files[path] = _shared(content.removeprefix(b"\xef\xbb\xbf"))  # a BOM, which NVRTC does not take
         return self._files[path]
 
     # --- what is refused ---
@@ -308,6 +309,12 @@ class HeaderSearch:
         if position >= 0:
             where += f":{content.count(10, 0, position) + 1}"
         raise JitltoError(what, code=f"jitlto-header-{code}", where=where, hint=hint)
+
+
+@lru_cache(maxsize=16384)
+def _shared(content: bytes) -> bytes:
+    """Return one object for equal contents, which the scans keep anyway: sources wait for their link with theirs."""
+    return content
 
 
 def name_source(error: JitltoError, name: str, lines_before: int) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jitlto.base.errors import CompileError, ToolchainError
@@ -17,7 +16,7 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.compile.diagnostics import find_hint, make_source_error
 from jitlto.cuda import toolkit
 from jitlto.cuda.nvfatbin import RECIPES
-from jitlto.cuda.ptx import ANCHOR, Module, parse_ptx
+from jitlto.cuda.ptx import ANCHOR
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source, split_leading_includes
 
@@ -45,36 +44,14 @@ class Output(NamedTuple):
     ptx: bytes = b""  # that a cubin was made of
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """What was made of one source."""
+def identify(source: Source, architecture: Architecture, options: Sequence[str]) -> str:
+    """Return the SHA-256 of everything that images of a source are made from.
 
-    ltoir: dict[Architecture, bytes]  # not in a fatbin
-    ptx: str  # relocatable, for the lowest architecture
-    module: Module  # what that declares
-    #: SHA-256 of everything that it was made from. NVRTC writes the working directory into LTO-IR, so equal sources do
-    #: not give equal bytes in every process; they do give equal identities.
-    identity: str
-
-
-def compile_source(source: Source, architectures: Sequence[Architecture], options: Sequence[str]) -> Compiled:
-    """Compile one source to LTO-IR for each architecture and to PTX for the lowest.
-
-    Args:
-        source: With all its headers.
-        architectures: At least one.
-        options: Further compiler options, e.g. ``--std=c++17``.
-
-    Raises:
-        CompileError: If NVRTC rejects the source; ``log`` names the source by :func:`program_name`.
-        ToolchainError: If NVRTC cannot be loaded.
+    NVRTC writes the working directory into LTO-IR, so equal sources do not give equal bytes in every process; they do
+    give equal identities.
     """
-    check_no_nul(source)
-    ltoir = {each: run_step(source, Step(ImageKind.LTOIR, each, options)).data for each in architectures}
-    ptx = run_step(source, Step(ImageKind.PTX, min(architectures), options)).data.decode()
-    made_from = [source.sha256, str(toolkit.nvrtc_version()), *map(str, architectures), *options]
-    identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
-    return Compiled(ltoir, ptx, parse_ptx(ptx), identity)
+    made_from = [source.sha256, str(toolkit.nvrtc_version()), str(architecture), *options]
+    return hashlib.sha256("\0".join(made_from).encode()).hexdigest()
 
 
 def check_no_nul(source: Source) -> None:

@@ -97,6 +97,13 @@ def allowed_in_captures() -> Iterator[None]:
                 driver.cuThreadExchangeStreamCaptureMode(before)
 
 
+def loaded_function(kernel: int) -> int:
+    """Return the handle of a kernel in the current context, a ``CUfunction``; 0 if it cannot be loaded there."""
+    with allowed_in_captures():
+        status, function = libraries.driver.cuKernelGetFunction(kernel)
+    return 0 if status else int(function)
+
+
 def kind() -> int:
     """Return 0 if all devices are of one architecture, whichever is the current one, else a number of its architecture.
 

@@ -5,6 +5,7 @@ architecture is in the header's flags: LLVM's BinaryFormat/ELF.h, ``EF_CUDA_SM``
 """
 
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 
 from jitlto.base.versions import Architecture
@@ -12,7 +13,7 @@ from jitlto.base.versions import Architecture
 # Types of sections: code and data, and a table of symbols.
 PROGBITS, _SYMTAB = 1, 2
 _NAMED = frozenset({1, 2, 13})  # types of symbols: variables, functions, and NVIDIA's for variables
-_VARIABLES = (".nv.global", ".nv.constant")  # the beginnings of the names of their sections
+_GLOBAL = ".nv.global"  # the beginning of the names of sections of variables
 # Types of sections with relocations, and what names the symbol in each of them.
 _RELOCATIONS = {4: struct.Struct("<12xI8x"), 9: struct.Struct("<12xI")}
 _TEXTS = ("$", "__unnamed_")  # the beginnings of the names of texts, such as formats
@@ -57,7 +58,7 @@ def read_undefined(data: bytes) -> set[str]:
     Raises:
         ValueError: If it is malformed.
     """
-    return {name for name, section in _read_symbols(data) if section == ""}
+    return _find_symbols(data, lambda place: place == "")
 
 
 def read_variables(data: bytes) -> set[str]:
@@ -66,7 +67,7 @@ def read_variables(data: bytes) -> set[str]:
     Raises:
         ValueError: If it is malformed.
     """
-    return {name for name, section in _read_symbols(data) if section and section.startswith(_VARIABLES)}
+    return _find_symbols(data, lambda place: place.startswith((_GLOBAL, ".nv.constant")))
 
 
 def read_writable(data: bytes) -> set[str]:
@@ -77,34 +78,36 @@ def read_writable(data: bytes) -> set[str]:
     Raises:
         ValueError: If it is malformed.
     """
-    sections, found = read_sections(data), set[str]()
-    try:
-        for each in sections:
-            if each.kind in _RELOCATIONS and ".debug" not in each.name:
-                symbols = _read_table(sections, sections[each.link])
-                used = (symbols[number] for (number,) in _RELOCATIONS[each.kind].iter_unpack(each.data))
-                found |= {name for name, _, place in used if place and place.startswith(".nv.global")}
-    except _MALFORMED as error:
-        raise ValueError(f"malformed ELF file: {error}") from error
+    found = _find_symbols(data, lambda place: place.startswith(_GLOBAL), of_code=True)
     return {name for name in found if not name.startswith(_TEXTS)}
 
 
-def _read_symbols(data: bytes) -> list[tuple[str, str | None]]:
-    """Return the name of each function and variable, and of its section: empty if undefined, None if in none."""
-    sections = read_sections(data)
+def _find_symbols(data: bytes, wanted: Callable[[str], bool], *, of_code: bool = False) -> set[str]:
+    """Return the names of functions and variables in sections of wanted names, which is empty for what is undefined.
+
+    Of all, or of those that code and data refer to.
+    """
+    sections, found = read_sections(data), set[str]()
+    places = {number: each.name if number else "" for number, each in enumerate(sections)}
     try:
-        tables = [_read_table(sections, each) for each in sections if each.kind == _SYMTAB]
+        for number, table in enumerate(sections):
+            if table.kind != _SYMTAB:
+                continue
+            entries = [*_SYMBOL.iter_unpack(table.data)]
+            if of_code:
+                entries = [entries[place] for place in _read_relocations(sections, number)]
+            names = (name for name, info, _, at, _, _ in entries
+                     if info & 0xF in _NAMED and at in places and wanted(places[at]))  # fmt: skip
+            found.update(_text(sections[table.link].data, name) for name in names)
     except _MALFORMED as error:
         raise ValueError(f"malformed ELF file: {error}") from error
-    return [(name, place) for table in tables for name, kind, place in table if kind in _NAMED]
+    return found
 
 
-def _read_table(sections: list[ElfSection], table: ElfSection) -> list[tuple[str, int, str | None]]:
-    """Return the name and type of each symbol of a table, and its section as :func:`_read_symbols` names it."""
-    places = {number: each.name if number else "" for number, each in enumerate(sections)}
-    names = sections[table.link].data
-    entries = _SYMBOL.iter_unpack(table.data)
-    return [(_text(names, name), info & 0xF, places.get(section)) for name, info, _, section, _, _ in entries]
+def _read_relocations(sections: list[ElfSection], table: int) -> set[int]:
+    """Return the numbers of the symbols of a table that sections refer to, other than those for debuggers."""
+    own = [each for each in sections if each.kind in _RELOCATIONS and each.link == table and ".debug" not in each.name]
+    return {number for each in own for (number,) in _RELOCATIONS[each.kind].iter_unpack(each.data)}
 
 
 def read_architecture(data: bytes) -> Architecture | None:

@@ -20,12 +20,12 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from jitlto.base.errors import OperatorError
+from jitlto.cuda import device
 from jitlto.cuda.libraries import driver
 from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import check_call
 from jitlto.frameworks.parts import Array, Call, Launch
 from jitlto.launch.core import extension
-from jitlto.launch.signature import loaded_function
 from jitlto.launch.step import make_packing
 
 #: The name under which XLA knows the handler.
@@ -63,7 +63,7 @@ class Cuda:
         shared_memory, cooperative = launch.shared_memory, launch.cooperative
         grid, block, cluster = launcher.check(launch.grid, launch.block, shared_memory, launch.cluster, cooperative)
         handle = int(launcher.kernel.handle)
-        loaded_function(handle)
+        device.loaded_function(handle)
         return handle, (*grid, *block, shared_memory, *(cluster or (0, 0, 0)), int(cooperative))
 
 

@@ -246,6 +246,7 @@ static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *given)
         {"_kernel", T_ULONGLONG, size + (Py_ssize_t)offsetof(Called, handles.kernel), 0, NULL},
         {"_function", T_ULONGLONG, size + (Py_ssize_t)offsetof(Called, handles.function), 0, NULL},
         {"_granted", T_LONG, size + (Py_ssize_t)offsetof(Called, handles.granted), 0, NULL},
+        {"_fast", T_INT, size + (Py_ssize_t)offsetof(Called, handles.fast), 0, NULL},
         {NULL, 0, 0, 0, NULL},
     };
     PyType_Slot slots[] = {

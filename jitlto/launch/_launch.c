@@ -25,7 +25,7 @@
 #endif
 
 /* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
-enum { INTERFACE = 12 };
+enum { INTERFACE = 13 };
 
 /* --- the layouts of others --- */
 
@@ -37,6 +37,8 @@ typedef struct { /* CUlaunchConfig, cuda.h */
 } LaunchConfig;
 
 typedef int (*LaunchFunction)(const LaunchConfig *, void *kernel, void **parameters, void **extra);
+
+typedef int (*CaptureFunction)(uintptr_t stream, int *is_capturing);
 
 enum { INVALID_HANDLE = 400 }; /* CUresult, cuda.h */
 
@@ -104,11 +106,13 @@ typedef struct { /* of a launcher, beside its signature */
     unsigned long long kernel;             /* a CUkernel, for any context */
     _Atomic(unsigned long long) function; /* a CUfunction, of one context, which the driver launches faster; 0: none */
     long granted;                          /* bytes of dynamic shared memory with which the Python way has launched it */
+    int fast;                              /* another kernel is to take its place, which graphs are to hold */
 } Handles;
 
 typedef struct {
     PyObject_VAR_HEAD
     LaunchFunction launch;
+    CaptureFunction is_capturing;
     uintptr_t default_stream;
     unsigned generation;
     PyObject *learn_array, *learn_stream, *stream_type;
@@ -498,6 +502,11 @@ static inline int issue(LaunchFunction launch, Handles *handles, LaunchConfig *c
     return status;
 }
 
+static int is_captured(Signature *signature, uintptr_t stream) {
+    int found = 0;
+    return signature->is_capturing == NULL || signature->is_capturing(stream, &found) != 0 || found != 0;
+}
+
 static inline int launch(Signature *signature, Handles *handles, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     enum { STREAM, GRID, BLOCK, FIRST };
     if (count != FIRST + signature->count ||
@@ -522,6 +531,7 @@ static inline int launch(Signature *signature, Handles *handles, PyObject *const
     size_t size = signature->size;
     void *buffer[] = {BUFFER_POINTER, values, BUFFER_SIZE, &size, NULL};
     if ((result = read_stream(signature, args[STREAM], &config.stream)) != DONE) return result;
+    if (handles->fast && is_captured(signature, (uintptr_t)config.stream)) return OTHERWISE;
 
     int status;
     /* A launch waits where the queue is full, perhaps for a host function that needs the interpreter. */
@@ -618,9 +628,9 @@ static int read_parameter(PyObject *row, Parameter *parameter, size_t *end, int 
 
 static PyObject *make_signature(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *rows, *learn_array, *learn_stream, *stream_type;
-    unsigned long long function, default_stream;
-    if (!PyArg_ParseTuple(args, "O!KKOOO:make_signature", &PyTuple_Type, &rows, &function, &default_stream, &stream_type,
-                          &learn_array, &learn_stream))
+    unsigned long long function, is_capturing, default_stream;
+    if (!PyArg_ParseTuple(args, "O!KKKOOO:make_signature", &PyTuple_Type, &rows, &function, &is_capturing,
+                          &default_stream, &stream_type, &learn_array, &learn_stream))
         return NULL;
     Py_ssize_t count = PyTuple_GET_SIZE(rows);
     if (count > MOST_PARAMETERS || function == 0) {
@@ -632,6 +642,7 @@ static PyObject *make_signature(PyObject *Py_UNUSED(module), PyObject *args) {
     memset((char *)signature + offsetof(Signature, launch), 0,
            sizeof(Signature) - offsetof(Signature, launch) + (size_t)count * sizeof(Parameter));
     signature->launch = (LaunchFunction)(uintptr_t)function;
+    signature->is_capturing = (CaptureFunction)(uintptr_t)is_capturing;
     signature->default_stream = (uintptr_t)default_stream;
     signature->generation = atomic_load(&generation);
     signature->learn_array = Py_NewRef(learn_array);

@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # not needed by a launch
 
 # Above this, static and dynamic together, a kernel has to opt in to dynamic shared memory (CUDA C++ Programming Guide).
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
-_granting = threading.Lock()
+_changing = threading.Lock()  # which kernel is in use, and what it is granted
 
 
 @called
@@ -67,6 +67,7 @@ class Launcher(Shared):
     _kernel: int
     _function: int
     _granted: int  # bytes of dynamic shared memory that a launch may have as it is
+    _fast: int  # whether launches that are captured are left to Python
 
     def __init__(self, chosen: Chosen, linked: LinkedKernel, make_plan: Callable[[], Plan]) -> None:
         device.current()
@@ -80,8 +81,8 @@ class Launcher(Shared):
         self.load_seconds = time.perf_counter() - begin
         #: The handle, for any context, of the kernel in use, of the type that the driver's functions take as it is.
         self.handle = driver.CUfunction(int(self._loaded[-1][1].handle))
-        self._granted = 0
-        self._launches = 0  # the plain way, of the kernel that stays
+        self._granted = self._fast = 0
+        self._launches = 0  # the plain way
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be planned and loaded again in another process: for the device there, if it is for the one here."""
@@ -149,8 +150,17 @@ class Launcher(Shared):
         from jitlto.link.behind import Behind  # imported lazily: few kernels have two tiers
 
         _, context = driver.cuCtxGetCurrent()
+        self._fast = 1
         self._behind = Behind(partial(self._improve, link, warn_of, events, context))
         self._behind.begin()  # not before it is known here: it may be done at once
+
+    def later(self, job: Callable[[], object]) -> None:
+        """Do a job that no launch needs: now, or behind the launches if something is done there."""
+        behind = self._behind
+        if behind is None:
+            job()
+        else:
+            behind.also(job)
 
     def _improve(
         self,
@@ -180,18 +190,20 @@ class Launcher(Shared):
                 events.emit(Kind.EXCHANGED, kernel, self.chosen.digest, time.perf_counter() - begin)
                 warn_of(linked)
         finally:
-            self._behind = None
+            self._behind, self._fast = None, 0
 
     def _exchange(self, linked: LinkedKernel) -> None:
         """Load a kernel and have later launches take it; those under way, and graphs, keep the former."""
         loaded = _load(self.chosen, linked)
         handle = driver.CUfunction(int(loaded[1].handle))
-        with device.allowed_in_captures():
-            driver.cuKernelGetFunction(int(handle))  # now, not at the next launch
-        with _granting:
+        device.loaded_function(int(handle))  # now, not at the next launch
+        with _changing:
             self._opt_in(loaded[1], self._granted)
             self._loaded = (*self._loaded, loaded)
-            self.handle, self.linked = handle, linked  # in this order: who sees the tier launches it
+            self.handle = handle
+            if hasattr(self, "_quick"):
+                self._use_core(self._quick)
+            self.linked = linked  # last: who sees the tier launches it
 
     @property
     def cubin(self) -> bytes:
@@ -222,7 +234,7 @@ class Launcher(Shared):
             shared_memory: Dynamic shared memory per block, in bytes.
         """
         threads = math.prod(parse_extent("block", block))
-        self.grant(shared_memory)
+        self._grant(shared_memory)
         each = self.kernel.occupancy.max_active_blocks_per_multiprocessor(threads, shared_memory)
         return int(each) * int(device.current().properties.multiprocessor_count)
 
@@ -304,17 +316,21 @@ class Launcher(Shared):
                 if self.wait().handle is used:
                     raise
         packing.give_back(packed)  # the driver has copied the values
-        if self._behind is None:
-            self._launches += 1
+        self._launches += 1
         if self._launches == 2 and type(self).__call__ is Launcher.__call__:
             # Not at the first launch: a kernel that is launched once should not wait for it.
-            from jitlto.launch.signature import core_signature, loaded_function
+            from jitlto.launch.signature import core_signature
 
             quick = core_signature(tuple(self.signature))
             if quick is not None:
-                self._kernel = int(self.handle)
-                self._function = loaded_function(self._kernel)
-                self._quick = quick
+                with _changing:
+                    self._use_core(quick)
+
+    def _use_core(self, quick: object) -> None:
+        """Have the core launch the kernel in use."""
+        self._kernel = int(self.handle)
+        self._function = device.loaded_function(self._kernel)
+        self._quick = quick
 
     def check(
         self, grid: Extent, block: Extent, shared_memory: int, cluster: Extent | None, cooperative: bool
@@ -331,19 +347,19 @@ class Launcher(Shared):
             return (grid, 1, 1), (block, 1, 1), None  # most are
         kernel = self.chosen.kernel
         whole, threads, part = check_shape(kernel, grid, block, shared_memory, cluster)
-        self.grant(shared_memory)
+        self._grant(shared_memory)
         if cooperative and math.prod(whole) > self.max_blocks(block, shared_memory):
             what = f"grid {grid} is too large for a cooperative launch"
             hint = "at most launcher.max_blocks(block, shared_memory) blocks run at the same time"
             raise LaunchError(what, code="launch-failed", where=kernel, hint=hint)
         return whole, threads, part
 
-    def grant(self, size: int) -> None:
+    def _grant(self, size: int) -> None:
         """Request dynamic shared memory on every device of this architecture: they share launchers."""
         if size <= self._granted:
             return
         device.ensure_context()  # an error in a forked process, where the lock may be locked for ever
-        with _granting:
+        with _changing:
             if size > self._granted:  # never lowered: launches that were configured with more would fail
                 self._opt_in(self._loaded[-1][1], size)
                 self._granted = size

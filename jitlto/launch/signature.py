@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from jitlto.base.types import Parameter, find_scalar
-from jitlto.cuda import device
 from jitlto.cuda.device import is_own, stream_handle
 from jitlto.cuda.libraries import Stream, driver
 from jitlto.launch import torch_interface
@@ -34,22 +33,14 @@ def core_signature(signature: tuple[Parameter, ...]) -> object:
 @cache
 def make_signature(core: ModuleType, signature: tuple[Parameter, ...]) -> object:
     """Return the core's object for a signature; None if the driver has no such launches, or it is too long."""
-    status, address, _ = driver.cuGetProcAddress(b"cuLaunchKernelEx", _CUDA, 0)
+    addresses = [driver.cuGetProcAddress(name, _CUDA, 0)[:2] for name in (b"cuLaunchKernelEx", b"cuStreamIsCapturing")]
+    launch, is_capturing = (0 if status else int(address) for status, address in addresses)
     parts = zip(signature, make_packing(signature).converters, strict=True)
     rows = tuple(_describe(core, parameter, convert) for parameter, convert in parts)
     try:
-        return core.make_signature(
-            rows, 0 if status else int(address), stream_handle(None), Stream, _learn_array, _learn_stream
-        )
+        return core.make_signature(rows, launch, is_capturing, stream_handle(None), Stream, _learn_array, _learn_stream)
     except ValueError:
         return None
-
-
-def loaded_function(kernel: int) -> int:
-    """Return the handle of a kernel in the current context, a ``CUfunction``; 0 if it cannot be loaded there."""
-    with device.allowed_in_captures():
-        status, function = driver.cuKernelGetFunction(kernel)
-    return 0 if status else int(function)
 
 
 def _describe(core: ModuleType, parameter: Parameter, converter: Converter) -> tuple[Any, ...]:

@@ -4,11 +4,12 @@ A fork leaves them to the parent. They end with the process: no call of NVIDIA's
 begins after the end (:mod:`jitlto.base.uninterrupted`).
 """
 
+import _thread
 import contextlib
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Self
 
 from jitlto.base.log import log
@@ -17,7 +18,8 @@ _MOST_THREADS = 2
 _NICENESS = 10  # above the caller's
 
 _lock = threading.RLock()
-_jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
+_jobs: deque[Callable[[], object]] = deque()
+_waiting = threading.Semaphore(0)  # counts the jobs
 _threads = 0
 _awaited: dict[int, "Behind"] = {}  # by thread
 
@@ -68,13 +70,18 @@ class Behind:
             job = _awaited.get(job._thread)
         return job is not None and job._thread == thread
 
+    def also(self, job: Callable[[], object]) -> None:
+        """Have another job done behind the caller, too."""
+        _submit(job)
+
 
 def _submit(job: Callable[[], object]) -> None:
     global _threads
-    _jobs.put(job)
+    _jobs.append(job)
+    _waiting.release()
     with _lock, contextlib.suppress(RuntimeError):  # there are too many threads, or the interpreter ends
         if _threads < _MOST_THREADS:
-            threading.Thread(target=_work, name="jitlto-behind", daemon=True).start()
+            _thread.start_new_thread(_work, ())  # waits for no thread to have started, as Thread does
             _threads += 1
 
 
@@ -83,15 +90,17 @@ def _work() -> None:
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)
     while True:
+        _waiting.acquire()
         try:
-            _jobs.get()()
+            _jobs.popleft()()
         except Exception:  # noqa: BLE001 - of a caller's filter for warnings, for one
             log(__name__, "exception", "a job behind the caller failed")
 
 
 def _after_fork() -> None:
-    global _lock, _jobs, _threads
-    _lock, _jobs, _threads = threading.RLock(), SimpleQueue(), 0
+    global _lock, _waiting, _threads
+    _lock, _waiting, _threads = threading.RLock(), threading.Semaphore(0), 0
+    _jobs.clear()
     _awaited.clear()
 
 

@@ -12,8 +12,9 @@ The last one takes the addresses of functions and declares them without their ty
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import LinkError
@@ -25,6 +26,8 @@ from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.plan.user_code.inputs import make_stub
 from jitlto.record.fragment import Symbol, SymbolKind
 from jitlto.record.options import LinkOptions
+
+T = TypeVar("T")
 
 #: The code of the error for definitions that differ.
 CONFLICT = "link-conflicting-definitions"
@@ -90,19 +93,25 @@ class ConflictSearch:
         self._lead = make_stub([], store)
         self._stubs = {names: make_stub(names, store) for names in self._batches if names}
         self._unoptimised, self._optimised = _flags(options)
-        with ThreadPoolExecutor(workers) as pool:
-            of_all = pool.submit(self._linked, *self._every)
-            modules = list(pool.map(self._linked, self._every))
+        of_all, *modules = self._map(self._linked, [self._every, *([n] for n in self._every)])
         # Functions that are each input's own have other names where several inputs have them.
-        self._copied = {name.partition("$")[0] for name in of_all.result().declarations if "$" in name}
-        self._alone, self._whole = [*map(self._hashes, modules)], self._hashes(of_all.result())
+        self._copied = {name.partition("$")[0] for name in of_all.declarations if "$" in name}
+        self._alone, self._whole = [*map(self._hashes, modules)], self._hashes(of_all)
         counts = Counter(name for found in self._alone for name in found if name not in self._known)
         self._shared = {name for name, count in counts.items() if count > 1}
         self._own_shared = {name for name in self._shared if not is_toolkit_name(name)}
         functions = {d.name for m in modules for d in m.declarations.values() if d.kind is SymbolKind.FUNCTION}
         self._functions = sorted(name for name in self._own_shared & functions if name.startswith("_Z"))
 
-    def _linked(self, *numbers: int) -> Module:
+    def _map(self, work: Callable[[T], Module], items: Sequence[T]) -> list[Module]:
+        """Call a function for each item, several at once."""
+        try:
+            with ThreadPoolExecutor(self._workers) as pool:
+                return list(pool.map(work, items))
+        except RuntimeError:  # the interpreter ends, and with it soon this thread; it lets none begin
+            return list(map(work, items))
+
+    def _linked(self, numbers: Sequence[int]) -> Module:
         last = dict.fromkeys(self._batches[n // _BATCH] for n in numbers)
         stubs = (self._stubs[names] for names in last if names)
         return _link([self._lead, *(self._inputs[n] for n in numbers), *stubs], self._target, self._unoptimised)
@@ -159,7 +168,7 @@ class ConflictSearch:
         A call with other pointers than the definition's changes its caller alone.
         """
         for other in (other for other in self._every if other != n):
-            one, two = (self._hashes(self._linked(*order)) for order in ((n, other), (other, n)))
+            one, two = (self._hashes(self._linked(order)) for order in ((n, other), (other, n)))
             changed = {name for name, value in one.items() if two.get(name) != value and not is_toolkit_name(name)}
             if not changed.isdisjoint(self._alone[n]) and not changed.isdisjoint(self._alone[other]):
                 return other
@@ -172,9 +181,8 @@ class ConflictSearch:
         stub = make_stub(self._functions, self._store)
         pairs = zip(self._inputs, self._alone, strict=True)
         users = [item for item, found in pairs if not found.keys().isdisjoint(self._functions)]
-        with ThreadPoolExecutor(self._workers) as pool:
-            links = pool.map(lambda item: _link([self._lead, item, stub], self._target, self._optimised), users)
-            found = [self._hashes(module, frames=True) for module in links]
+        links = self._map(lambda item: _link([self._lead, item, stub], self._target, self._optimised), users)
+        found = [self._hashes(module, frames=True) for module in links]
         return _differing(users, found, self._functions)
 
 

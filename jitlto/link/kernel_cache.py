@@ -97,8 +97,13 @@ class KernelCache:
         """Look a kernel up on this machine; None if it is missing. It may be in a shared store."""
         return find_kernel(digest, self.sources(database))
 
-    def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel:
+    def get_or_link(
+        self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path, *, is_behind: bool = False
+    ) -> LinkedKernel:
         """Find a kernel, or link it. One thread does the work; others that request the same kernel wait for its result.
+
+        So do other processes of this machine, unless it is done behind launches: the first lock of a process imports
+        modules for 9 ms, in which a launch could wait for the interpreter.
 
         Raises:
             NotCachedError: If it is missing and may not be linked.
@@ -114,6 +119,7 @@ class KernelCache:
                 # Who may not link waits for nobody who does.
                 alone = (
                     self.may_link
+                    and not is_behind
                     and self.store
                     and self.store.locked(key.digest, self._patience, f"links {key.kernel}")
                 )

@@ -17,7 +17,7 @@ from jitlto.base.events import Kind
 from jitlto.base.frozen import Shared
 from jitlto.base.log import warn_once
 from jitlto.base.mangling import demangle
-from jitlto.base.versions import Architecture
+from jitlto.base.versions import Architecture, lowest_base
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.compatibility import LinkTarget, choose_target, native_target, select_images
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, name_loaded, read_device_library
@@ -192,17 +192,22 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         """The same kernel, linked of cubins in a hundredth of the time; None if it may not be, or has none that fit.
 
         A cubin fits if its source says the same for its architecture as for that of the LTO-IR, as it does where a
-        build with tiers stored no other LTO-IR for it.
+        build with tiers stored no other LTO-IR for it. A caller's source is linked as PTX, which is for the
+        architecture of its LTO-IR, and so must be all that it may share inline functions with.
         """
         families = {self.database.families[fragment.key.family] for fragment in self.fragments}
         allowed = self.options.tiered and self.services.config.tiered and all(each.link.tiered for each in families)
-        if not allowed or self.link_mode != "lto" or self.supplied:
+        # A caller's other inputs may mean something else without LTO.
+        is_known = not self.supplied or (self.request and not any(kind for *_, kind in self.request.supplied))
+        if not allowed or self.link_mode != "lto" or not is_known:
             return None
         fast = replace(self, mode="sass")
         try:
             pairs = [(i.architecture, j.architecture) for i, j in zip(self.images, fast.images, strict=True)]
             fits = all(i == j or (i < j and not j.suffix) for i, j in pairs)
-            return fast if fits and fast.flags is not None else None
+            base = lowest_base(self.database.families[self.family].architectures)
+            is_one = not self.supplied or all(i == base for i, _ in pairs)
+            return fast if fits and is_one and fast.flags is not None else None
         except (VersionError, ArchitectureError, LinkError):
             return None
 
@@ -218,8 +223,17 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
                 hint="declare it under [link] in family.toml and build the family again; for lineinfo, build its twin "
                 "with jitlto build --lineinfo, and set JITLTO_LINEINFO=1",
             )
-        lto = ("-lto",) if self.link_mode == "lto" else ()
-        return (*lto, *self.options.flags())
+        if self.link_mode == "lto":
+            return "-lto", *self.options.flags()
+        return (self._options_of_cubins if self.link_mode == "sass" and self.supplied else self.options).flags()
+
+    @property
+    def _options_of_cubins(self) -> LinkOptions:
+        """The options of the link, with the limit of registers that cubins have, for a caller's PTX beside them."""
+        families = self.database.families
+        groups = families[self.family].with_used(families).groups
+        limits = [group.sass_registers for group in groups if group.sass_registers]
+        return replace(self.options, max_registers=min(limits)) if limits else self.options
 
     @cached_property
     def libraries(self) -> tuple[tuple[LinkInput, str], ...]:

@@ -74,6 +74,8 @@ def check_inputs_used(
     if not supplied:
         return
     required = index.required if required is None else required
+    if all(item.provides and {symbol.name for symbol in item.provides} <= required for item in supplied):
+        return  # without names being read, which takes longer than planning
     right = {qualified_name(each.name) for item in supplied for each in item.provides if each.name in required}
     wanted = [name for name in likely if qualified_name(name) not in right]
     for item in supplied:

@@ -299,9 +299,19 @@ class KernelFamily(Shared):
             cache.open_store_soon()
             plan = self.planner(entry, **configuration).plan(**how)
             launcher = self.load(plan)
-            if asked and cache.store and plan.answers(session.linker, capability) and plan.database.is_as_digested:
-                put_all(cache.sources(self.location), REQUESTS, asked, plan.chosen.encode())
+            if asked and cache.store and plan.answers(session.linker, capability):
+                launcher.later(partial(self._keep, asked, plan, apart=launcher.tier == "fast"))
         return launcher.wait() if how["link_options"].get("tiered") is False else launcher
+
+    def _keep(self, asked: str, plan: Plan, *, apart: bool) -> None:
+        """Keep which kernel answers a request, for later processes."""
+        if (self._apart if apart else plan.database).is_as_digested:
+            put_all(self.session.kernel_cache.sources(self.location), REQUESTS, asked, plan.chosen.encode())
+
+    @cached_property
+    def _apart(self) -> FragmentDatabase:
+        """The database by a connection of its own: plans would wait for one by which all rows are read."""
+        return self._file.open()
 
     def _request_key(
         self, entry: str | None, how: dict[str, Any], configuration: dict[str, object], capability: tuple[int, int]
@@ -404,7 +414,7 @@ class KernelFamily(Shared):
             except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
                 self._failures[key.digest] = error
                 raise
-            launcher = self._load(plan.chosen, linked, lambda: plan, link)
+            launcher = self._load(plan.chosen, linked, lambda: plan, partial(link, is_behind=True))
         return launcher if plan.options.tiered else launcher.wait()
 
     def _link_fast(self, plan: Plan) -> LinkedKernel | None:

@@ -71,7 +71,7 @@ def tune(
     expected = _Results(measures, results, asked.record.tolerance, family.name)
 
     def prepare(variant: Variant) -> Callable[[], object]:
-        best = Best(asked.launcher(variant), variant)
+        best = Best(asked.launcher(variant).wait(), variant)
         expected.check(lambda: launch(best, measures.stream), str(variant))
         return lambda: launch(best, measures.stream)
 

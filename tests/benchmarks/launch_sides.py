@@ -19,6 +19,7 @@ import pytest
 from cuda.core import Device, LaunchConfig, launch
 
 from jitlto.base.errors import JitltoError
+from jitlto.cuda import device
 from jitlto.launch import core, signature
 from jitlto.launch.launcher import Launcher
 from tests.benchmarks.launch_peers import build_launches
@@ -198,7 +199,7 @@ class Sides:
         function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_uint, ctypes.c_int, ctypes.c_bool]
         stream, kernel, x = Device(0).create_stream(), int(self._axpy.kernel.handle), cp.asarray(self._x)
         self._add_burst("C++, cuLaunchKernelEx", function, kernel, stream, x, False)
-        loaded = signature.loaded_function(kernel)
+        loaded = device.loaded_function(kernel)
         self._add_burst("C++, cuLaunchKernelEx, a CUfunction, one buffer", function, loaded, stream, x, True)
 
     def _add_burst(self, name: str, function: Any, handle: int, stream: Any, x: Any, is_buffer: bool) -> None:

@@ -129,8 +129,8 @@ def points(title: str, at: Sequence[float], series: Mapping[str, Sequence[float]
             f'<text class="soft" x="{left - 8}" y="{y}" text-anchor="end" font-size="10">{_number(tick)}</text>'
         )
     for n, values in enumerate(series.values()):
-        places = zip(at, values, strict=True)
-        shapes += [f'<circle class="c{n}" cx="{across.at(t):.1f}" cy="{up.at(v):.1f}" r="1.2"/>' for t, v in places]
+        places = "".join(f"M{across.at(t):.0f} {up.at(v):.1f}h0" for t, v in zip(at, values, strict=True))
+        shapes.append(f'<path class="p{n}" d="{places}" fill="none" stroke-width="2" stroke-linecap="round"/>')
     shapes.append(_vertical(across.at(mark), top, bottom, "", "mark"))
     return _document(title, [*_legend(list(series)), *shapes], bottom + 42, unit, left)
 
@@ -200,7 +200,8 @@ def _legend(series: Sequence[str]) -> list[str]:
 
 def _document(title: str, shapes: Sequence[str], height: float, unit: str, left: float) -> str:
     def colours(dark: bool) -> str:
-        return " ".join(f".c{n} {{ fill: {pair[dark]} }}" for n, pair in enumerate(_PALETTE))
+        of_points = (f".p{n} {{ stroke: {pair[dark]} }}" for n, pair in enumerate(_PALETTE))
+        return " ".join([*(f".c{n} {{ fill: {pair[dark]} }}" for n, pair in enumerate(_PALETTE)), *of_points])
 
     body = "\n".join(shapes)
     size = f'viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" height="{height:.0f}"'

@@ -65,11 +65,23 @@ def _greedy(directory: Path, toolchain: str, limit: str = "") -> tuple[FamilyChe
 def test_a_kernel_of_fewer_registers_than_a_functions_cubin_is_a_note_that_proposes_the_limit(tmp_path: Path) -> None:
     greedy, others = _greedy(tmp_path / "greedy", "nvrtc")
     assert greedy.holds
-    assert [note.kind for note in greedy.notes] == ["registers"]
+    assert [note.kind for note in greedy.notes] == ["fast"]
     assert "sass_registers = 64" in greedy.notes[0].message
     modest, same = _greedy(tmp_path / "modest", "nvrtc", "sass_registers = 64")
     assert (modest.holds, list(modest.notes)) == (True, [])
     assert same == others, "the limit is for cubins alone"
+
+
+@pytest.mark.slow
+def test_a_kernel_with_two_tiers_whose_code_refers_to_variables_is_a_note(tmp_path: Path) -> None:
+    toml = MINI["family.toml"].replace('"mini"\n', '"mini"\nsass = ["90"]\n[link]\ntiered = true\n', 1)
+    op = MINI["op.cu.jinja"].replace("template <", "__device__ int counter;\ntemplate <", 1)
+    op = op.replace("{{expr}}", "{{expr}} + atomicAdd(&counter, 1)")
+    path = write_family(tmp_path, MINI | {"family.toml": toml, "op.cu.jinja": op})
+    with FragmentDatabase(build([load_family(path)], tmp_path / "mini.fragdb", jobs=1).path) as opened:
+        family = check(opened, compare=False, targets=[Architecture(90)]).families[0]
+    assert (family.holds, {note.kind for note in family.notes}) == (True, {"fast"})
+    assert "mini::counter" in family.notes[0].message
 
 
 @pytest.mark.slow

@@ -4,14 +4,13 @@ import pytest
 
 from jitlto.base.errors import LinkError
 from jitlto.base.versions import Architecture
-from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.architectures import add_variants, link_alone
 from jitlto.compile.compiler import CompileJob
 from jitlto.compile.nvrtc import Compiler
 from jitlto.cuda import nvfatbin
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
-from tests.support.compiled import forms
+from tests.support.compiled import compile_source, forms
 
 CANDIDATES = tuple(map(Architecture, (75, 80, 89, 90)))
 
@@ -63,8 +62,8 @@ __device__ float state[3] = {1, 2, 3};
 
 
 def alone(text: bytes, architecture: Architecture = BASE, symbols: bytes | None = None) -> list[bytes]:
-    compiled = nvrtc.compile_source(Source(text, {}), [architecture], ("--std=c++17",))
-    declared = compiled.module if symbols is None else nvrtc.compile_source(Source(symbols, {}), [BASE], ()).module
+    compiled = compile_source(Source(text, {}), [architecture], ("--std=c++17",))
+    declared = compiled.module if symbols is None else compile_source(Source(symbols, {}), [BASE], ()).module
     return link_alone(nvfatbin.wrap(ImageKind.LTOIR, compiled.ltoir[architecture], architecture), declared, TARGET)
 
 

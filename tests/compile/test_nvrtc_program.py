@@ -10,9 +10,9 @@ from jitlto.base.versions import Architecture
 from jitlto.compile import diagnostics
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.headers import HeaderSearch
-from jitlto.compile.nvrtc_program import compile_source
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.record.headers import Source
+from tests.support.compiled import compile_source
 from tests.support.errors import raises
 from tests.support.process import output_of
 
@@ -46,7 +46,7 @@ import hashlib, sys
 from pathlib import Path
 from jitlto.compile.headers import HeaderSearch
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.compile.nvrtc_program import compile_source
+from tests.support.compiled import compile_source
 from jitlto.base.versions import Architecture
 root = Path(sys.argv[1])
 source = HeaderSearch([root]).closure((root / "source.cu").read_bytes())

@@ -118,7 +118,7 @@ from jitlto.base.versions import Architecture
 from jitlto.record.fragment import ImageKind
 text = b"#include <cuda_fp16.h>\\n#include <cuda/std/cstdint>\\n__global__ void f(__half* x) { *x = 1; }"
 search, target = HeaderSearch(toolkit.header_roots()), Architecture(80)
-ltoir = nvrtc.compile_source(search.closure(text), [target], ["--std=c++17"]).ltoir[target]
+ltoir = nvrtc.run_step(search.closure(text), nvrtc.Step(ImageKind.LTOIR, target, ["--std=c++17"])).data
 fatbin = nvjitlink.LinkInput(nvjitlink.InputKind.FATBIN, nvfatbin.wrap(ImageKind.LTOIR, ltoir, target), "f")
 assert nvjitlink.link([fatbin], target, ["-lto"]).data[:4] == b"\\x7fELF"
 found = [toolkit.find_library(name) for name in ("nvrtc", "nvJitLink", "nvfatbin")]

@@ -7,10 +7,10 @@ import pytest
 
 from jitlto.base.errors import ToolchainError
 from jitlto.base.versions import Architecture
-from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.headers import HeaderSearch
 from jitlto.cuda import libraries, nvjitlink, toolkit
 from jitlto.cuda.compatibility import ltoir_links
+from tests.support.compiled import compile_source
 from tests.support.errors import raises
 
 _WMMA = """
@@ -36,7 +36,7 @@ __device__ float f(float x) {
 )
 def test_the_headers_of_device_code_compile_without_a_cuda_toolkit(header: str, code: str) -> None:
     search = HeaderSearch((), system=toolkit.header_roots())
-    compiled = nvrtc.compile_source(
+    compiled = compile_source(
         search.closure(f"#include <{header}>\n{code}".encode()), [Architecture(80)], ["--std=c++17"]
     )
     assert len(compiled.module.provides) >= 1

@@ -3,10 +3,9 @@
 import pytest
 
 from jitlto.base.versions import Architecture
-from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, find_undefined, link
 from jitlto.record.headers import Source
-from tests.plan.user_code.test_inputs import relocatable_cubin
+from tests.support.compiled import compile_source, relocatable_cubin
 
 FEATURES = {
     "printf": 'extern "C" __device__ int printf(const char*, ...);\n__global__ void k(float* x) { printf("%f", *x); }',
@@ -34,7 +33,7 @@ def test_whatever_a_kernel_uses_of_the_toolkit_is_not_left_open(feature: str, mo
     if mode == "cubin":
         item = LinkInput(InputKind.CUBIN, relocatable_cubin(text), feature)
     else:
-        compiled = nvrtc.compile_source(Source(text.encode(), {}), [base], ["--std=c++17"])
+        compiled = compile_source(Source(text.encode(), {}), [base], ["--std=c++17"])
         lto = LinkInput(InputKind.LTOIR, compiled.ltoir[base], feature)
         item = lto if mode == "lto" else LinkInput(InputKind.PTX, compiled.ptx.encode(), feature)
     for target in targets:

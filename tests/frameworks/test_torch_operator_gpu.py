@@ -2,14 +2,18 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from jitlto import torch_operator
+from jitlto.base.config import Config
 from jitlto.base.errors import OperatorError
+from jitlto.cuda import device
 from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.session import Session
 from tests.support.errors import raises
 from tests.support.families import built
 from tests.support.lazy import Lazy
@@ -123,6 +127,21 @@ def test_a_cuda_graph_replays_it_with_new_values(world: World) -> None:
     torch.cuda.synchronize()
     assert y.unique().tolist() == [18.0]
     assert total.unique().tolist() == [2.0 * (1 + 4 + 9)]
+
+
+def test_a_graph_holds_kernels_with_lto(tmp_path: Path) -> None:
+    toml = f"{FAMILY['family.toml']}\n[link]\ntiered = true\n"
+    toml = toml.replace('"operators"\n', f'"operators"\nsass = ["{device.architecture()}"]\n', 1)
+    database = built(tmp_path, FAMILY | {"family.toml": toml}, "operators").database
+    fresh = KernelFamily("operators", database, Session(Config.read({"JITLTO_CACHE": "off"})))
+    world, x, graph = World(fresh), rows(), torch.cuda.CUDAGraph()
+    launcher = fresh.launcher(entry="square", data_type="float")
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        y = world.square(x, 2.0)
+    assert (launcher.tier, fresh.session.events.counters()["linked_fast"]) == ("lto", 1)
+    graph.replay()
+    torch.testing.assert_close(y, 2 * x * x)
 
 
 def test_a_kernel_can_be_launched_first_in_a_capture(family: KernelFamily) -> None:

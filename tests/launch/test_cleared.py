@@ -60,7 +60,7 @@ def make_launcher(core: ModuleType, driver: Driver, *, last: object = None, **pa
     known |= parts
     launcher = core.make_called_class(Plain)()
     launcher._kernel = 1
-    launcher._quick = core.make_signature(rows, driver.address, 1, *known.values())
+    launcher._quick = core.make_signature(rows, driver.address, 0, 1, *known.values())
     return launcher
 
 

@@ -7,29 +7,38 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import jitlto
 from jitlto.base.config import Config
-from jitlto.base.errors import LaunchError, LinkError
+from jitlto.base.errors import CompileError, LaunchError, LinkError
 from jitlto.base.events import Event, Kind
 from jitlto.base.log import LinkWarning
 from jitlto.build.pipeline import build
-from jitlto.cuda import device
+from jitlto.compile import nvrtc_program
+from jitlto.compile.nvrtc_program import Output, Step
+from jitlto.cuda import device, nvfatbin
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
+from jitlto.launch import launcher as launcher_module
 from jitlto.launch.launcher import Launcher
 from jitlto.link import behind
 from jitlto.link.behind import Behind
 from jitlto.plan.cache_entry import LinkedKernel
+from jitlto.plan.user_code.compilation import compile_once
+from jitlto.record.fragment import ImageKind
+from jitlto.record.headers import Source
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
+from tests.support import compiled as support
+from tests.support import launch_core
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.launch_core import plain_class
-from tests.support.launchers import FakeDriver, Stream
+from tests.support.launchers import FakeDriver, Stream, launcher_class
 from tests.support.process import ROOT, environment, output_of, python
 
 FLOAT = {"data_type": "float", "op_name": "twice"}
@@ -67,8 +76,9 @@ def finish() -> None:
 class World:
     """A session above a driver that notes what it is given; threads behind go on when they may."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
-        self.driver = FakeDriver(monkeypatch)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path, core: ModuleType | None) -> None:
+        self.driver = FakeDriver(monkeypatch, core)
+        monkeypatch.setattr(launcher_module, "Launcher", launcher_class(core))
         self.directory = directory
         self.may_exchange = threading.Event()
         self.events: list[str] = []
@@ -85,7 +95,7 @@ class World:
         return family
 
     def _note(self, event: Event) -> None:
-        if event.kind == Kind.LINKED and threading.current_thread().name == "jitlto-behind":
+        if event.kind == Kind.LINKED and threading.current_thread() is not threading.main_thread():
             assert self.may_exchange.wait(LONG)
         self.events.append(event.kind)
 
@@ -108,9 +118,9 @@ class World:
         self._patch.setattr(linker, "link_plan", fail)
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
-    made = World(monkeypatch, tmp_path)
+@pytest.fixture(params=["core", "python"])
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    made = World(monkeypatch, tmp_path, launch_core.core() if request.param == "core" else None)
     yield made
     made.may_exchange.set()
     finish()
@@ -127,6 +137,8 @@ def test_the_first_launches_are_of_cubins_and_later_ones_of_lto(world: World, pa
     assert launcher.wait() is launcher
     assert launcher.tier == "lto"
     assert [world.launch(launcher) for _ in range(3)] == [LTO] * 3
+    by_core = [shape.by_core for _, shape, *_ in world.driver.launches]
+    assert by_core == ([False] * 2 + [True] * 4 if world.driver.core else [False] * 6)
     assert world.events == [
         Kind.PLANNED, Kind.REQUESTED, Kind.LINKED_FAST, Kind.LOADED, Kind.LINKED, Kind.EXCHANGED,
     ]  # fmt: skip
@@ -272,6 +284,183 @@ def test_where_code_depends_on_the_architecture_both_tiers_mean_the_same(
     assert [image.architecture.number for image in launcher.plan.images][1] == 90
 
 
+# --- with a caller's own source ---
+
+OWN = "namespace mini { template <> __device__ float op<float>(float a) { return a * 3.0f; } }\n"
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str]]]:
+    """What NVRTC is asked to make of a caller's source, and by which thread; this process has compiled nothing yet."""
+    steps, run = [], nvrtc_program.run_step
+
+    def note(source: Source, step: Step) -> Output:
+        if b"user.cu" in source.text:  # no stub of a comparison
+            steps.append((step.kind.value, threading.current_thread().name))
+        return run(source, step)
+
+    monkeypatch.setattr(nvrtc_program, "run_step", note)
+    compile_once.cache_clear()
+    yield steps
+    compile_once.cache_clear()
+
+
+def own(family: KernelFamily, text: str = OWN, **how: Any) -> Launcher:
+    launcher: Launcher = family.planner(data_type="float").add_source(text).launcher(**how)
+    return launcher
+
+
+def test_a_source_is_launched_before_it_is_compiled_to_ltoir(
+    world: World, path: Path, compiled: list[tuple[str, str]]
+) -> None:
+    launcher = own(world.family(path))
+    assert (launcher.tier, world.launch(launcher)) == ("fast", FAST)
+    world.may_exchange.set()
+    assert world.launch(launcher.wait()) == LTO
+    assert compiled[0] == ("ptx", threading.current_thread().name)
+    assert [kind for kind, _ in compiled] == ["ptx", "ltoir"]
+    assert launcher.cubin == launcher.plan.link(use_cache=False).cubin
+
+
+def test_a_process_that_ends_before_the_ltoir_is_made_leaves_what_was_compiled(
+    world: World, path: Path, compiled: list[tuple[str, str]]
+) -> None:
+    plan = world.family(path).planner(data_type="float").add_source(OWN).plan()
+    for kinds in (["ptx"], ["ptx", "ltoir"], ["ptx", "ltoir"]):
+        assert [kind for kind, _ in compiled] == kinds
+        compile_once.cache_clear()
+        again = world.family(path).planner(data_type="float").add_source(OWN).plan()
+        assert (again.digest, again.supplied) == (plan.digest, plan.supplied)
+        again.link(use_cache=False)
+
+
+def test_a_kernel_with_a_source_is_the_same_with_and_without_tiers(world: World, path: Path) -> None:
+    world.may_exchange.set()
+    first = own(world.family(path)).wait()
+    again = own(world.family(path, JITLTO_TIERED="0"))
+    assert (again.tier, again.linked.layer) == ("lto", "disk")
+    assert (again.chosen.digest, again.cubin) == (first.chosen.digest, first.cubin)
+
+
+@pytest.mark.parametrize("how", [{"link_options": {"tiered": False}}, {"link_mode": "ptx"}, {"link_mode": "sass"}])
+def test_a_source_is_linked_once_where_there_is_one_tier(world: World, path: Path, how: dict[str, Any]) -> None:
+    assert own(world.family(path), **how).tier == "lto"
+    assert Kind.LINKED_FAST not in world.events
+
+
+def test_other_inputs_begin_with_lto(world: World, path: Path) -> None:
+    alone = support.compiled("namespace mini { template <typename T> __device__ T op(T a); }\n" + OWN)
+    ((architecture, ltoir),) = alone.ltoir.items()
+    fatbin = nvfatbin.wrap(ImageKind.LTOIR, ltoir, architecture)
+    family = world.family(path)
+    for name, data in (("add_ptx", alone.ptx), ("add_ltoir", ltoir), ("add_ltoir", fatbin)):
+        planner = family.planner(data_type="float")
+        assert getattr(planner, name)(data).launcher().tier == "lto"
+    assert Kind.LINKED_FAST not in world.events
+
+
+def test_a_python_function_begins_with_lto(world: World, path: Path) -> None:
+    pytest.importorskip("numba.cuda")
+    family = world.family(path)
+    assert family.planner(data_type="float").add_function(lambda a: a * 3, "op").launcher().tier == "lto"
+    assert Kind.LINKED_FAST not in world.events
+
+
+def test_a_source_that_does_not_compile_is_an_error_before_the_launch(world: World, path: Path) -> None:
+    with raises(CompileError, "compile", "undeclared", "user.cu(2)"):
+        own(world.family(path), OWN.replace("{ return a", "{\nreturn undeclared"))
+    assert world.events == []
+
+
+def test_a_source_that_compiles_to_no_ltoir_stays_fast_and_a_warning_says_why(
+    world: World, path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[tuple[str, str]]
+) -> None:
+    run = nvrtc_program.run_step
+
+    def fail(source: Source, step: Step) -> Output:
+        if step.kind is ImageKind.LTOIR:
+            raise CompileError("no LTO-IR of this")
+        return run(source, step)
+
+    monkeypatch.setattr(nvrtc_program, "run_step", fail)
+    with pytest.warns(LinkWarning, match="no LTO-IR of this"):
+        launcher = own(world.family(path)).wait()
+    assert (launcher.tier, world.launch(launcher)) == ("fast", FAST)
+    with raises(CompileError):
+        own(world.family(path), link_options={"tiered": False})
+
+
+@pytest.mark.parametrize(
+    ("text", "tier"),
+    [
+        (OWN.replace("return", "static __device__ int counter; return counter++ +"), "lto"),
+        ("__constant__ float factor = 2;\n" + OWN.replace("3.0f", "factor"), "fast"),
+        ("#include <cuda_fp16.h>\n" + OWN.replace("3.0f", "__half2float(__float2half(a))"), "fast"),
+        (OWN.replace("return", 'if (a > 1) printf("%f", a); return'), "fast"),
+    ],
+)
+def test_a_source_has_two_tiers_unless_it_writes_to_variables(world: World, path: Path, text: str, tier: str) -> None:
+    assert own(world.family(path), text).tier == tier
+
+
+def test_a_source_that_names_architectures_means_the_same_in_both_tiers(world: World, path: Path) -> None:
+    launcher = own(world.family(path), OWN.replace("3.0f", "(__CUDA_ARCH__ / 1.0f)"))
+    assert launcher.tier == "fast"
+    seven_fifty = "0f443B8000"
+    (item,) = launcher.plan.supplied[0].for_mode("sass")
+    assert seven_fifty in item.data.decode()
+    assert seven_fifty in launcher.plan.link_ptx()
+
+
+@pytest.mark.slow
+def test_a_source_that_shares_a_function_with_fragments_for_another_architecture_is_refused(
+    world: World, tmp_path: Path
+) -> None:
+    by = "template <typename T> __device__ __noinline__ T by(T a) { return a * (__CUDA_ARCH__ >= 900 ? 9 : 7); }"
+    files = MINI | {"op.cuh": f"{MINI['op.cuh']}\nnamespace mini {{ {by} }}\n"}
+    files["kern.cu.jinja"] = MINI["kern.cu.jinja"].replace("op<T>(x[i])", "by(op<T>(x[i]))")
+    family = world.family(built(tmp_path / "by", tiered(files)))
+    with raises(LinkError, "link-conflicting-definitions", "mini::by"):
+        own(family, OWN.replace("a * 3.0f", "by(a)"))
+    assert own(family).tier == "lto"
+
+
+SHARED = "namespace mini { template <typename T> __device__ __noinline__ T shared(T a) { return a / 7; } }\n"
+
+
+@pytest.mark.slow
+def test_functions_that_a_source_shares_with_fragments_must_be_the_same_in_both_tiers(
+    world: World, tmp_path: Path
+) -> None:
+    kernel = SHARED + MINI["kern.cu.jinja"].replace("op<T>(x[i])", "shared(op<T>(x[i]))")
+    family = world.family(built(tmp_path / "sharing", tiered(MINI | {"kern.cu.jinja": kernel})))
+    same = SHARED + OWN.replace("3.0f", "shared(a)")
+    assert own(family, same).tier == "fast"
+    with raises(LinkError, "link-conflicting-definitions", "shared<float>", "user.cu"):
+        own(family, same.replace("a / 7", "a / 9"))
+
+
+# A function that keeps many values alive.
+GREEDY = """{
+  float v[96], s = 0;
+  #pragma unroll
+  for (int i = 0; i < 96; i++) v[i] = a * (a + i) / (i + 1);
+  #pragma unroll
+  for (int i = 0; i < 96; i++) s = s * v[i] + v[95 - i];
+  return s;
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("limit", "tier"), [("", "lto"), ("sass_registers = 64\n", "fast")])
+def test_the_limit_of_registers_holds_for_a_source_too(world: World, tmp_path: Path, limit: str, tier: str) -> None:
+    kernel = MINI["kern.cu.jinja"].replace("__global__", "__global__ __launch_bounds__(1024)", 1)
+    files = tiered(MINI | {"kern.cu.jinja": kernel})
+    files["family.toml"] = files["family.toml"].replace("[entrypoint", limit + "[entrypoint", 1)
+    launcher = own(world.family(built(tmp_path / "limit", files)), OWN.replace("{ return a * 3.0f; }", GREEDY))
+    assert launcher.tier == tier
+
+
 # --- what a launch may ask of a kernel ---
 
 
@@ -304,7 +493,7 @@ def test_who_asks_for_the_kernel_gets_the_one_that_stays(world: World, path: Pat
 
 def test_a_graph_holds_the_kernel_with_lto(world: World, path: Path) -> None:
     launcher = world.family(path).launcher(**FLOAT)
-    assert world.launch(launcher) == FAST
+    assert [world.launch(launcher) for _ in range(3)] == [FAST] * 3
     world.driver.is_capturing = True
     threading.Timer(0.05, world.may_exchange.set).start()
     assert world.launch(launcher) == LTO
@@ -501,7 +690,7 @@ stand_in()
 import jitlto
 from jitlto.launch import launcher as module
 launcher = jitlto.load("mini", sys.argv[1]).launcher(data_type="float", op_name="twice")
-module._granting.acquire()  # as another thread may have
+module._changing.acquire()  # as another thread may have
 if os.fork() == 0:
     signal.alarm(30)
     try:
@@ -523,15 +712,21 @@ from tests.support.ways import stand_in
 stand_in()
 import jitlto
 family = jitlto.load("mini", sys.argv[1])
-launchers = [family.launcher(data_type=t, op_name=o) for t in ("float", "double") for o in ("twice", "square")]
+if sys.argv[2:]:
+    own = "namespace mini {{ template <> __device__ float op<float>(float a) {{ return a * {}; }} }}"
+    planners = [family.planner(data_type="float").add_source(own.format(n)) for n in range(12)]
+    launchers = [planner.launcher() for planner in planners]
+else:
+    launchers = [family.launcher(data_type=t, op_name=o) for t in ("float", "double") for o in ("twice", "square")]
 print([launcher.tier for launcher in launchers].count("fast") > 0)
 """
 
 
 @pytest.mark.slow
-def test_a_process_ends_while_links_are_under_way(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [(), ("source",)], ids=["fragments", "source"])
+def test_a_process_ends_while_links_are_under_way(path: Path, tmp_path: Path, own: tuple[str, ...]) -> None:
     for _ in range(3):
-        command = [sys.executable, "-c", ENDS, str(path)]
+        command = [sys.executable, "-c", ENDS, str(path), *own]
         variables = environment(JITLTO_CACHE="off", JITLTO_CACHE_DIR=str(tmp_path))
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=LONG, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")

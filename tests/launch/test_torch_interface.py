@@ -144,7 +144,7 @@ def test_the_core_passes_what_tensors_say_themselves() -> None:
     for code, bits in ((2, 32), (0, 0)):  # float*, and void*
         rows = ((core.POINTER, 8, 8, False, code, bits, None, None, exercise_core.otherwise),)
         learners = (lambda _: bytes(found), lambda _: None)
-        signature = core.make_signature(rows, address, 1, exercise_core.Stream, *learners)
+        signature = core.make_signature(rows, address, 0, 1, exercise_core.Stream, *learners)
         launcher = exercise_core.new_launcher(core, signature, 0)
         for tensor in odd_tensors(torch):
             sent.clear()

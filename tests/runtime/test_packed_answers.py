@@ -6,6 +6,7 @@ And it never gets another kernel than planning would give.
 import json
 import shutil
 from collections.abc import Iterator
+from operator import call
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +40,7 @@ class Family(KernelFamily):
     """A family whose kernels are found and linked, and not loaded."""
 
     def _launcher(self, chosen: Any, linked: Any, plan: Any) -> Any:
-        return SimpleNamespace(chosen=chosen, linked=linked, plan=plan, load_seconds=0.0)
+        return SimpleNamespace(chosen=chosen, linked=linked, plan=plan, load_seconds=0.0, tier="lto", later=call)
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +88,9 @@ from jitlto.cuda import device
 device.current = lambda: SimpleNamespace(compute_capability=(9, 0))
 device.kind = lambda: 0
 from jitlto.runtime.family import KernelFamily
-KernelFamily._launcher = lambda self, chosen, linked, plan: SimpleNamespace(linked=linked, load_seconds=0.0)
+KernelFamily._launcher = lambda self, chosen, linked, plan: SimpleNamespace(
+    linked=linked, load_seconds=0.0, tier="lto", later=lambda job: job()
+)
 linked = load("mini", sys.argv[1]).launcher(data_type="float", op_name="twice").linked
 maps = open("/proc/self/maps").read()
 print(json.dumps([linked.layer, "nvJitLink" in maps, sorted(sys.modules), opened]))

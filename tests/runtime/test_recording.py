@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from jitlto.base.errors import JitltoError, UnknownParameterError
 from jitlto.base.versions import Architecture
-from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.plan.plan import Request
 from jitlto.plan.planner import Planner
@@ -21,6 +20,7 @@ from jitlto.record.headers import Source
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.recording import Recorder, UsedPlan
+from tests.support.compiled import compile_source
 from tests.support.errors import raises
 from tests.support.outputs import SPECIAL, special_file
 from tests.support.process import ROOT
@@ -92,7 +92,7 @@ def test_link_mode_options_and_named_fragments_come_back(mini: KernelFamily, tmp
 
 
 def test_the_callers_own_code_comes_back_in_every_form(transform: KernelFamily, tmp_path: Path) -> None:
-    compiled = nvrtc.compile_source(Source(_SOURCE.encode(), {}), [Architecture(75)], ["--std=c++17"])
+    compiled = compile_source(Source(_SOURCE.encode(), {}), [Architecture(75)], ["--std=c++17"])
 
     def planner() -> Planner:
         return transform.planner(data_type="float")

@@ -39,6 +39,9 @@ class Stand:
     linked: Any
     load_seconds: float = 0.0
 
+    def wait(self) -> "Stand":
+        return self
+
 
 class Family(KernelFamily):
     """A family whose kernels are linked, and not loaded."""

@@ -15,7 +15,6 @@ from unittest.mock import patch
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.build.pipeline import build
-from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda import device, nvjitlink, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.database import FragmentDatabase
@@ -23,6 +22,7 @@ from jitlto.families import declaration
 from jitlto.plan.plan import Plan
 from jitlto.record.headers import Source
 from jitlto.runtime.family import KernelFamily
+from tests.support.compiled import compile_source
 from tests.support.families import MINI, write_family
 
 DEVICE = "device "  # before an architecture: that of a device, which nobody asked for
@@ -76,7 +76,7 @@ def cubin(directory: Path) -> str:
 def digest(file: Path) -> dict[str, object]:
     """Compile a source for its symbols and the hashes of what is made."""
     base = Architecture(75)
-    compiled = nvrtc.compile_source(Source(file.read_bytes(), {}), [base], ["--std=c++17"])
+    compiled = compile_source(Source(file.read_bytes(), {}), [base], ["--std=c++17"])
     made = (compiled.ltoir[base], compiled.ptx.encode())
     return {
         "provides": [symbol.name for symbol in compiled.module.provides],

@@ -1,11 +1,13 @@
 """Sources compiled by NVRTC, each once."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda import toolkit
+from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.record.fragment import ImageForm, ImageKind
 from jitlto.record.headers import Source
 
@@ -19,10 +21,27 @@ def forms(
     return tuple((kind, each) for kind in kinds for each in architectures[: 1 if kind is ImageKind.PTX else None])
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """What NVRTC makes of one source: bare LTO-IR for each architecture, relocatable PTX for the lowest."""
+
+    ltoir: dict[Architecture, bytes]
+    ptx: str
+    module: Module
+
+
+def compile_source(source: Source, architectures: Sequence[Architecture], options: Sequence[str]) -> Compiled:
+    """Compile one source, with all its headers."""
+    nvrtc.check_no_nul(source)
+    ltoir = {each: nvrtc.run_step(source, nvrtc.Step(ImageKind.LTOIR, each, options)).data for each in architectures}
+    ptx = nvrtc.run_step(source, nvrtc.Step(ImageKind.PTX, min(architectures), options)).data.decode()
+    return Compiled(ltoir, ptx, parse_ptx(ptx))
+
+
 @cache
-def compiled(text: str, arch: int = BASE.number) -> nvrtc.Compiled:
+def compiled(text: str, arch: int = BASE.number) -> Compiled:
     """Return a source compiled for an architecture, without headers."""
-    return nvrtc.compile_source(Source(text.encode(), {}), [Architecture(arch)], ["--std=c++17"])
+    return compile_source(Source(text.encode(), {}), [Architecture(arch)], ["--std=c++17"])
 
 
 @cache

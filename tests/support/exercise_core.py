@@ -236,7 +236,7 @@ class Exercise:
         function = self.random.choice((0, FUNCTION))
         self.kernel, self.foreign = function or KERNEL, None
         signature = self.core.make_signature(
-            tuple(rows), self.address, DEFAULT, Stream, lambda array: isinstance(array, Array) or None,
+            tuple(rows), self.address, 0, DEFAULT, Stream, lambda array: isinstance(array, Array) or None,
             lambda stream: "cuda_stream" if isinstance(stream, ForeignStream) else None,
         )  # fmt: skip
         launcher = new_launcher(self.core, signature, function)
@@ -282,7 +282,7 @@ def in_threads(core: Any, seed: int, count: int = 4) -> None:
     exercise = Exercise(core, seed)
     exercise.sizes = [8, 4]
     rows = tuple(exercise.row(kind)[0] for kind in ("any", "i32"))
-    signature = core.make_signature(rows, exercise.address, DEFAULT, Stream, lambda _: True, lambda _: None)
+    signature = core.make_signature(rows, exercise.address, 0, DEFAULT, Stream, lambda _: True, lambda _: None)
     launcher = new_launcher(core, signature, 0)
     classes = [type("Array", (Array,), {}) for _ in range(20)]
     failures: list[object] = []

@@ -9,12 +9,12 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.build.pipeline import build
 from jitlto.check.check import check
-from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.record.headers import Source
 from jitlto.runtime.family import KernelFamily
+from tests.support.compiled import compile_source
 from tests.support.families import compiler, write_family
 from tests.support.interface_pairs import Family, Pair
 
@@ -61,7 +61,7 @@ def ask_without(family: Family) -> Answer:
             name = family.archs.get("family", "75") if side not in family.archs else family.archs[side]
             options = ["--std=c++17", *family.options.get("family", ()), *family.options.get(side, ())]
             architecture = Architecture.parse(name)
-            compiled = nvrtc.compile_source(Source(text.encode(), headers), [architecture], options)
+            compiled = compile_source(Source(text.encode(), headers), [architecture], options)
             inputs.append(nvjitlink.LinkInput(nvjitlink.InputKind.LTOIR, compiled.ltoir[architecture], side))
         linked = nvjitlink.link(inputs, Architecture.parse(family.target), ["-lto"], ptx=True)
     except JitltoError as error:

@@ -61,6 +61,9 @@ NativeLaunch = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_void_p),
 )
 
+#: ``cuStreamIsCapturing``.
+NativeCapture = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int))
+
 
 def plain_config(*shape: int) -> SimpleNamespace:
     """The configuration that ``cuLaunchKernel`` is given as numbers: grid, block, shared memory and stream."""
@@ -107,6 +110,7 @@ class FakeDriver:
         current = SimpleNamespace(device_id=0, default_stream=self.stream, compute_capability=(9, 0))
         monkeypatch.setattr(device, "current", lambda: current)
         monkeypatch.setattr(device, "kind", lambda: 0)
+        monkeypatch.setattr(device, "loaded_function", int)
         monkeypatch.setattr(device, "is_capturing", lambda _: self.is_capturing)
         monkeypatch.setattr(launcher_module, "Device", SimpleNamespace(get_all_devices=lambda: [current]))
         monkeypatch.setattr(device, "ensure_context", lambda: None)
@@ -117,7 +121,7 @@ class FakeDriver:
         monkeypatch.setattr(signature_module, "Stream", Stream)
         monkeypatch.setattr(signature_module, "extension", lambda: core)
         signature_module.make_signature.cache_clear()
-        self._native = NativeLaunch(self._launch_from_core)
+        self._native, self._native_capture = NativeLaunch(self._launch_from_core), NativeCapture(self._tell_capture)
         for module in (launcher_module, step_module, signature_module):
             monkeypatch.setattr(module, "driver", self)
 
@@ -125,9 +129,9 @@ class FakeDriver:
         return getattr(driver, name)
 
     def cuGetProcAddress(self, name: bytes, version: int, flags: int) -> tuple[Any, ...]:  # noqa: N802
-        """Give the address of the launch function."""
-        assert name == b"cuLaunchKernelEx"
-        return OK, ctypes.cast(self._native, ctypes.c_void_p).value, None
+        """Give the address of the function that launches, or of the one that tells of captures."""
+        function = {b"cuLaunchKernelEx": self._native, b"cuStreamIsCapturing": self._native_capture}[name]
+        return OK, ctypes.cast(function, ctypes.c_void_p).value, None
 
     def cuKernelGetFunction(self, kernel: int) -> tuple[Any, ...]:  # noqa: N802
         """Give a handle for one context."""
@@ -167,6 +171,10 @@ class FakeDriver:
         count = len(self.signatures[int(kernel)])
         addresses = (ctypes.c_void_p * count).from_address(address)
         return (self._launch(int(config.hStream), shape, int(kernel), addresses),)
+
+    def _tell_capture(self, stream: int, found: Any) -> int:
+        found[0] = self.is_capturing
+        return 0
 
     def _launch_from_core(self, config: Any, kernel: int, values: Any, extra: Any) -> int:
         native = config[0]

@@ -54,6 +54,9 @@ class FakeLauncher:
         self.plan, self.chosen = plan, plan.chosen
         self.launches: list[tuple[Any, ...]] = []
 
+    def wait(self) -> "FakeLauncher":
+        return self
+
     def __call__(self, *arguments: Any, **attributes: Any) -> None:
         self.launches.append((*arguments, attributes))
 

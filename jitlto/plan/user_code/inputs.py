@@ -2,9 +2,9 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
-
-from msgspec import Struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import CompileError, JitltoError, LinkError, PlanError
@@ -27,22 +27,30 @@ _STUB = Architecture(75)  # of stubs, which link for every later one
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
 
-class UserInput(Struct, frozen=True):
+#: Modes of a link, with link-time optimisation (``lto``) and without (``ptx``), each with what gives an input for it.
+Images: TypeAlias = tuple[tuple[str, Callable[[], LinkInput]], ...]
+
+
+@dataclass(frozen=True)
+class UserInput:
     """One input of a plan that is not a fragment.
 
     Args:
         symbols: The symbols that it provides and requires.
-        images: The input to link with link-time optimisation, ``lto``, and without it, ``ptx``, where it supports that.
         identity: SHA-256 of its content or of its sources; it represents the input in a plan's digest.
+        images: What is linked of it in the modes that it supports; compiled when it is.
     """
 
     symbols: UserSymbols
-    images: tuple[tuple[str, LinkInput], ...]
     identity: str
+    images: Images = field(compare=False)
 
     def for_mode(self, link_mode: str) -> list[LinkInput]:
-        """Return what is linked in a mode of a plan: nothing if it cannot take part."""
-        return [item for mode, item in self.images if (mode == "lto") == (link_mode == "lto")]
+        """Return what is linked in a mode of a plan."""
+        return [make() for make in self._makers(link_mode)]
+
+    def _makers(self, link_mode: str) -> list[Callable[[], LinkInput]]:
+        return [make for mode, make in self.images if (mode == "lto") == (link_mode == "lto")]
 
     def check(self, link_mode: str) -> None:
         """Check that it can take part in a link of a mode; whether nvJitLink reads it, that says itself.
@@ -50,7 +58,7 @@ class UserInput(Struct, frozen=True):
         Raises:
             LinkError: If it cannot.
         """
-        if not self.for_mode(link_mode):
+        if not self._makers(link_mode):
             raise LinkError(
                 f"{self.symbols.name} cannot take part in a link without link-time optimisation",
                 code="link-needs-lto",
@@ -85,13 +93,15 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
             hint="define a non-static __device__ function; a template needs an explicit instantiation",
         )
     symbols = UserSymbols(name, tuple(functions), module.requires)
-    return UserInput(symbols, link_images(compiled, name), compiled.identity)
+    return UserInput(symbols, compiled.identity, link_images(compiled, name))
 
 
-def link_images(compiled: UserCode, name: str, *, has_inline: bool = True) -> tuple[tuple[str, LinkInput], ...]:
+def link_images(compiled: UserCode, name: str, *, has_inline: bool = True) -> Images:
     """Return what is linked of compiled code in each mode; ``name`` is its name in messages."""
-    ltoir = LinkInput(InputKind.LTOIR, compiled.ltoir, name, has_inline)
-    return ("lto", ltoir), ("ptx", LinkInput(InputKind.PTX, compiled.ptx.encode(), name, has_inline))
+    return (
+        ("lto", lambda: LinkInput(InputKind.LTOIR, compiled.ltoir, name, has_inline)),
+        ("ptx", lambda: LinkInput(InputKind.PTX, compiled.ptx.encode(), name, has_inline)),
+    )
 
 
 def base_architecture(family: FamilyRecord) -> Architecture:
@@ -153,7 +163,7 @@ def from_ptx(data: bytes, name: str) -> UserInput:
         ) from error
     symbols = UserSymbols(name, module.provides, module.requires)
     item = LinkInput(InputKind.PTX, text.encode(), name)
-    return UserInput(symbols, (("lto", item), ("ptx", item)), _identity(item))
+    return _whole(item, symbols, ("lto", "ptx"))
 
 
 def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol], store: CacheDir | None) -> UserInput:
@@ -178,11 +188,13 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
         # A fatbin with PTX or SASS can also be linked without LTO.
         held = {image.kind for image in nvfatbin.list_images(data)}
         modes = ["lto"] if held.isdisjoint({FatbinKind.PTX, FatbinKind.CUBIN}) else ["lto", "ptx"]
-    return UserInput(symbols, tuple((mode, item) for mode in modes), _identity(item))
+    return _whole(item, symbols, modes)
 
 
-def _identity(item: LinkInput) -> str:
-    return hashlib.sha256(item.kind.encode() + b"\0" + item.data).hexdigest()
+def _whole(item: LinkInput, symbols: UserSymbols, modes: Sequence[str]) -> UserInput:
+    """Return an input that is linked as it is."""
+    identity = hashlib.sha256(item.kind.encode() + b"\0" + item.data).hexdigest()
+    return UserInput(symbols, identity, tuple((mode, lambda: item) for mode in modes))
 
 
 def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:

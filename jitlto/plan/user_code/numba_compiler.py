@@ -137,4 +137,4 @@ def _compile(
         return cuda.compile(function, result(*parameters), output=output, **abi, **how)[0]
 
     ltoir, text = bytes(compile_to("ltoir")), str(compile_to("ptx"))
-    return UserCode(ltoir, text, hashlib.sha256(ltoir + b"\0" + text.encode()).hexdigest())
+    return UserCode(text, hashlib.sha256(ltoir + b"\0" + text.encode()).hexdigest(), ltoir)

@@ -10,13 +10,12 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import PlanError
 from jitlto.base.mangling import base_name
 from jitlto.base.text import abbreviate, check_type, suggest
-from jitlto.cuda.nvjitlink import LinkInput
 from jitlto.database.index import Index
 from jitlto.plan.resolve import Resolution
 from jitlto.plan.supplied import UserSymbols
 from jitlto.plan.user_code.adapter import USE_CPP, compile_adapter
 from jitlto.plan.user_code.compilation import UserCode
-from jitlto.plan.user_code.inputs import UserInput, base_architecture, link_images
+from jitlto.plan.user_code.inputs import Images, UserInput, base_architecture, link_images
 from jitlto.plan.user_code.numba_compiler import PythonFunction, compile_function
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, Symbol, SymbolKind
@@ -121,17 +120,17 @@ def _from_function(
         )
     base = base_architecture(family)
     compiled: list[UserCode] = []
-    images: list[tuple[str, LinkInput]] = []
+    images: Images = ()
     for symbol in symbols:
         adapter, inner = compile_adapter(symbol, function.group, where, family, base, store)
         python = compile_function(function, inner, base, fast_math=family.link.fast_math)
         compiled += [adapter, python]
-        images += [*link_images(adapter, where), *link_images(python, where, has_inline=False)]
+        images += (*link_images(adapter, where), *link_images(python, where, has_inline=False))
     provides = {symbol for each in compiled for symbol in each.module.provides}
     defined = {symbol.name for symbol in provides}
     requires = {symbol for each in compiled for symbol in each.module.requires if symbol.name not in defined}
     return UserInput(
         UserSymbols(where, tuple(sorted(provides)), tuple(sorted(requires))),
-        tuple(images),
         hashlib.sha256("\0".join(each.identity for each in compiled).encode()).hexdigest(),
+        images,
     )

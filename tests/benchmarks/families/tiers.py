@@ -1,7 +1,8 @@
 """Two tiers: first and further launches, beside LTO alone; launches during the exchange; size and time of builds.
 
 First launches are measured from ``load`` to the driver having loaded the kernel, in fresh processes with empty caches
-that have imported ``cuda.core`` and made a context; further ones in the same processes. The timeline is of 2,000
+that have imported ``cuda.core`` and made a context; further ones in the same processes; and the same where ``ivf_flat``
+gets filters of three lines from its caller, each once LTO has linked the one before. The timeline is of 2,000
 launches of one kernel of ``ivf_flat`` from the first on, each of which the host waits for. Throughput is that of
 launches of another kernel while LTO links, by that afterwards.
 """
@@ -33,6 +34,10 @@ from tests.benchmarks.timing import Times, summaries
 
 NAMES = ("search", "transport", "fft", "ivf_flat")
 _LAUNCHES, _FURTHER = 2000, 12
+_FILTER = """namespace ivf_flat {{
+__device__ bool filter(uint32_t query, int64_t id, const void*) {{ return (id + query) % 10 != {}; }}
+}}
+"""
 _SCRIPT = """
 import json, sys, time
 import cuda.core
@@ -41,15 +46,21 @@ device.set_current()
 from cuda.bindings import driver
 driver.cuMemAlloc(4096)
 device.sync()
+from functools import partial
 from jitlto import load
+def prepare(source=None, **configuration):
+    by_source = family.planner(**configuration).add_source(source).launcher if source else None
+    return (by_source or partial(family.launcher, **configuration))().prepare()
 first, *others = json.loads(sys.argv[3])
 begin = time.perf_counter()
 family = load(sys.argv[2], sys.argv[1])
-tier = family.launcher(**first).prepare().tier
-times = [time.perf_counter() - begin]
+launcher = prepare(**first)
+times, tier = [time.perf_counter() - begin], launcher.tier
 for configuration in others:
+    if "source" in configuration:
+        launcher.wait()
     begin = time.perf_counter()
-    family.launcher(**configuration).prepare()
+    launcher = prepare(**configuration)
     times.append(time.perf_counter() - begin)
 print(json.dumps({"tier": tier, "times": [1000 * each for each in times]}))
 """
@@ -58,12 +69,20 @@ print(json.dumps({"tier": tier, "times": [1000 * each for each in times]}))
 def measure(options: Options) -> Result:
     """All families."""
     rows = [_measure(name, options) for name in NAMES]
-    return {"what": __doc__, "families": rows, "timeline": _timeline(options)}
+    case = {parameter: value for parameter, value in CASES["ivf_flat"][1].items() if parameter != "filter_name"}
+    filters = [case | {"source": _FILTER.format(n)} for n in range(_FURTHER)]
+    own = _launches("ivf_flat", {"fast": filters, "lto": filters[:3]}, options)
+    return {"what": __doc__, "families": rows, "callers_filter": own, "timeline": _timeline(options)}
 
 
 def _measure(name: str, options: Options) -> Result:
     builds = {side: _build(name, side, options.work) for side in ("plain", "tiered")}
-    row: Result = {"family": name, "builds": builds}
+    kernels = {tier: _kernels(name, options.work, count) for tier, count in (("fast", _FURTHER), ("lto", 2))}
+    return {"family": name, "builds": builds} | _launches(name, kernels, options)
+
+
+def _launches(name: str, kernels: dict[str, list[dict[str, str]]], options: Options) -> Result:
+    """First and further launches of a family's kernels, which are given for each tier."""
     first: Times = {"fast": [], "lto": []}
     further: Times = {"fast": [], "lto": []}
     place = options.work / "tiers"
@@ -75,12 +94,12 @@ def _measure(name: str, options: Options) -> Result:
                 "JITLTO_CACHE_DIR": str(place / "cache"),
                 "JITLTO_TIERED": str(int(tier == "fast")),
             }
-            kernels = _kernels(name, options.work, _FURTHER if tier == "fast" else 2)
-            found = script.answer(_SCRIPT, _path(name, "tiered", options.work), name, json.dumps(kernels), **own)
+            given = json.dumps(kernels[tier])
+            found = script.answer(_SCRIPT, _path(name, "tiered", options.work), name, given, cwd=place, **own)
             assert found["tier"] == tier, f"{name}: {found['tier']} instead of {tier}"
             times.append(found["times"][0])
             further[tier] += found["times"][1:]
-    return row | {"first_milliseconds": summaries(first), "further_milliseconds": summaries(further)}
+    return {"first_milliseconds": summaries(first), "further_milliseconds": summaries(further)}
 
 
 def _path(name: str, side: str, work: Path) -> Path:
@@ -111,7 +130,7 @@ def _timeline(options: Options) -> Result:
 
     name, case = "ivf_flat", CASES["ivf_flat"][1]
     path, events = _path(name, "tiered", options.work), dict[str, float]()
-    work = MAKE[name](jitlto.load(name, path), case, 0.1, SIZES[name][1 if options.small else 0])
+    work = MAKE[name](jitlto.load(name, path), case, 0.01, SIZES[name][1])
     session = Session(Config.read({"JITLTO_CACHE_DIR": str(options.work / "timeline")}))
 
     def note(event: Event) -> None:

@@ -149,6 +149,7 @@ def sleep() -> None:
 def compile_for_long() -> None:
     from jitlto.base.versions import Architecture
     from jitlto.compile import nvrtc_program as nvrtc
+    from jitlto.record.fragment import ImageKind
     from jitlto.record.headers import Source
 
     # Takes NVRTC minutes.
@@ -157,7 +158,7 @@ def compile_for_long() -> None:
         + b"a = a * (a + 3) + (a >> 7); if (a & 64) a ^= 77;" * 60000
         + b"return a; }"
     )
-    nvrtc.compile_source(Source(text, {}), (Architecture(75),), ())
+    nvrtc.run_step(Source(text, {}), nvrtc.Step(ImageKind.PTX, Architecture(75), ()))
 
 
 def alive(pid: int) -> bool:
