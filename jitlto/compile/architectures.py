@@ -6,7 +6,6 @@ make it for all between.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise

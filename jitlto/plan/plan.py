@@ -17,7 +17,7 @@ from jitlto.base.events import Kind
 from jitlto.base.frozen import Shared
 from jitlto.base.log import warn_once
 from jitlto.base.mangling import demangle
-from jitlto.base.versions import Architecture
+from jitlto.base.versions import Architecture, lowest_base
 from jitlto.cuda import device, nvjitlink
 from jitlto.cuda.compatibility import LinkTarget, choose_target, native_target, select_images
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, name_loaded, read_device_library
@@ -193,7 +193,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
 
         A cubin fits if its source says the same for its architecture as for that of the LTO-IR, as it does where a
         build with tiers stored no other LTO-IR for it. A caller's source is linked as PTX, which is for the
-        architecture of its LTO-IR.
+        architecture of its LTO-IR, and so must be all that it may share inline functions with.
         """
         families = {self.database.families[fragment.key.family] for fragment in self.fragments}
         allowed = self.options.tiered and self.services.config.tiered and all(each.link.tiered for each in families)
@@ -205,7 +205,9 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         try:
             pairs = [(i.architecture, j.architecture) for i, j in zip(self.images, fast.images, strict=True)]
             fits = all(i == j or (i < j and not j.suffix) for i, j in pairs)
-            return fast if fits and fast.flags is not None else None
+            base = lowest_base(self.database.families[self.family].architectures)
+            is_one = not self.supplied or all(i == base for i, _ in pairs)
+            return fast if fits and is_one and fast.flags is not None else None
         except (VersionError, ArchitectureError, LinkError):
             return None
 

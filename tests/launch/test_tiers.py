@@ -409,6 +409,19 @@ def test_a_source_that_names_architectures_means_the_same_in_both_tiers(world: W
     assert seven_fifty in launcher.plan.link_ptx()
 
 
+@pytest.mark.slow
+def test_a_source_that_shares_a_function_with_fragments_for_another_architecture_is_refused(
+    world: World, tmp_path: Path
+) -> None:
+    by = "template <typename T> __device__ __noinline__ T by(T a) { return a * (__CUDA_ARCH__ >= 900 ? 9 : 7); }"
+    files = MINI | {"op.cuh": f"{MINI['op.cuh']}\nnamespace mini {{ {by} }}\n"}
+    files["kern.cu.jinja"] = MINI["kern.cu.jinja"].replace("op<T>(x[i])", "by(op<T>(x[i]))")
+    family = world.family(built(tmp_path / "by", tiered(files)))
+    with raises(LinkError, "link-conflicting-definitions", "mini::by"):
+        own(family, OWN.replace("a * 3.0f", "by(a)"))
+    assert own(family).tier == "lto"
+
+
 SHARED = "namespace mini { template <typename T> __device__ __noinline__ T shared(T a) { return a / 7; } }\n"
 
 
