@@ -23,7 +23,7 @@ from jitlto.compile.compiler import Toolchain, find_toolchain
 from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.sides import show_sides
 from jitlto.cuda import nvjitlink
-from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.declaration import STD_HEADERS, FamilyDeclaration
 from jitlto.families.templates import render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import FragmentKey
@@ -226,7 +226,10 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
             where = f"{family.path} [{group.role}.{group.name}]"
             hint = f"searched in {', '.join(map(str, family.include))}"
             raise FamilyError(what, code="family-interface", where=where, hint=hint)
-    include = "".join(f'#include "{name}"\n' for name in family.interfaces)
+    names = [*family.interfaces]
+    if STD_HEADERS in family.include:  # callers' sources may include them too
+        names += sorted(each.name for each in STD_HEADERS.iterdir())
+    include = "".join(f'#include "{name}"\n' for name in names)
     headers = []
     for name, content in sorted(search.closure(include.encode()).headers.items()):
         try:

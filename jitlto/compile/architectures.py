@@ -1,11 +1,11 @@
 """LTO-IR for the later architectures for which a source makes other code: ``archs = "auto"``.
 
 Two LTO-IRs of a source are compared by what they are linked to for one target, so that only differences of the source
-count. A source whose code is the same for the first and the last architecture is taken to make it for all between.
+count. A source whose code is the same for the first and the last architecture, and for those of its cubins, is taken to
+make it for all between.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -23,6 +23,7 @@ from jitlto.record.fragment import ImageKind, Symbol, SymbolKind
 #: Architectures for which code is compared: each has instructions that the one before lacks.
 CANDIDATES = tuple(Architecture(number) for number in (75, 80, 86, 89, 90, 100, 120))
 _ENTRY = "jitlto_refers"
+_INFO = ".nv.info."  # the beginning of the names of sections that hold what a function may be launched with
 _SOME = "16"  # bytes of an array whose size is left open
 
 
@@ -61,12 +62,15 @@ def add_variants(compiler: Toolchain, job: CompileJob, compiled: CompiledSource)
 
     def differs(below: Architecture, architecture: Architecture) -> bool:
         before, own = code(below, architecture), code(architecture, architecture)
-        return before is not None and own is not None and before != own
+        if before is None or own is None:
+            return architecture in cubins  # nobody knows whether it means the same
+        return before != own
 
     known = sorted({*made, *(a for a in job.candidates if a > compiled.target)})
     while ltoir(known[-1]) is None:
         known.pop()
-    if len(known) > 1 and differs(known[0], known[-1]):
+    cubins = [each for kind, each in job.images if kind is ImageKind.SASS and each in known]
+    if any(differs(known[0], each) for each in (known[-1], *cubins) if each > known[0]):
         compiling = [each for each in known if ltoir(each) is not None]
         differing = [own for below, own in pairwise(compiling) if differs(below, own)]
         images.update((ImageKind.LTOIR, each, ltoir(each) or b"") for each in differing if each not in made)
@@ -74,7 +78,7 @@ def add_variants(compiler: Toolchain, job: CompileJob, compiled: CompiledSource)
 
 
 def link_alone(ltoir: bytes, declared: CompiledSource | Module, target: Architecture) -> list[bytes]:
-    """Link the LTO-IR of one fragment, in a fatbin, and return the machine code of each function, sorted.
+    """Link the LTO-IR of one fragment, in a fatbin, and return code and limits of each function and its data, sorted.
 
     A small module of PTX refers to all that the fragment provides, so that nothing is dropped, and defines what it
     requires. Functions that the fragment requires are therefore called, not inlined.
@@ -82,21 +86,26 @@ def link_alone(ltoir: bytes, declared: CompiledSource | Module, target: Architec
     Raises:
         LinkError: If it does not link, such as because it does not define what it should provide.
     """
-    stub = _make_stub(declared.provides, declared.requires, declared.isa)
+    stub = _make_stub(declared)
     inputs = [LinkInput(InputKind.FATBIN, ltoir, "fragment"), LinkInput(InputKind.PTX, stub.encode(), "references")]
-    others = {f".text.{name}" for name in (_ENTRY, *(symbol.name for symbol in declared.requires))}
+    others = {_ENTRY, *(symbol.name for symbol in declared.requires)}
     sections = read_sections(nvjitlink.link(inputs, target, ("-lto",)).data)
     # Without names, which may contain the architecture, as those of CUB do.
     return sorted(
-        s.data for s in sections if s.kind == PROGBITS and s.name.startswith(".text.") and s.name not in others
+        each.data
+        for each in sections
+        if (each.kind == PROGBITS or each.name.startswith(_INFO))
+        and each.name.removeprefix(_INFO).removeprefix(".text.") not in others
     )
 
 
-def _make_stub(provides: Iterable[Symbol], requires: Iterable[Symbol], isa: Version) -> str:
-    used = [symbol for symbol in provides if symbol.kind is not SymbolKind.KERNEL]
-    lines = [f".version {isa}", ".target sm_75", ".address_size 64"]
+def _make_stub(declared: CompiledSource | Module) -> str:
+    used = [symbol for symbol in declared.provides if symbol.kind is not SymbolKind.KERNEL]
+    lines = [f".version {declared.isa}", f".target {declared.target.sm}", ".address_size 64"]
     lines += [f".extern {_declare(symbol)};" for symbol in used]
-    lines += [f".visible {_declare(s)}{' { ret; }' if s.kind is SymbolKind.FUNCTION else ';'}" for s in requires]
+    lines += [
+        f".visible {_declare(s)}{' { ret; }' if s.kind is SymbolKind.FUNCTION else ';'}" for s in declared.requires
+    ]
     stores = [f"mov.u64 %rd2, {symbol.name}; st.volatile.global.u64 [%rd1], %rd2;" for symbol in used]
     start = (f".visible .entry {_ENTRY}(.param .u64 where)", "{", ".reg .b64 %rd<3>;", "ld.param.u64 %rd1, [where];")
     return "\n".join([*lines, *start, *stores, "ret;", "}"]) + "\n"

@@ -42,7 +42,7 @@ def is_host_header(log: str) -> bool:
     return name in _C_HEADERS or name.startswith("sys/") or bool(is_cpp)
 
 
-def find_hint(log: str, otherwise: str = 'compile the family with toolchain = "nvcc"') -> str | None:
+def find_hint(log: str, otherwise: str = 'set std_headers = true or toolchain = "nvcc" under [family]') -> str | None:
     """Return advice on a compile error, where jitlto knows more than the compiler says.
 
     Args:

@@ -21,6 +21,8 @@ from jitlto.record.tuning import TuneRecord
 
 #: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
+#: Headers with the names of C's and C++'s, which include those of ``cuda/std``, for ``std_headers``.
+STD_HEADERS = Path(__file__).with_name("std")
 _BASE = Architecture(75)  # the lowest that CUDA 13 supports
 _LONGEST_CHAIN = 100  # Python recurses some hundreds deep
 _NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
@@ -218,6 +220,7 @@ class _FamilyTable(msgspec.Struct):
     sass_registers: _Registers | None = None
     syntax: Literal["jinja", "cmake"] = "jinja"
     opaque: tuple[str, ...] = ()
+    std_headers: bool = False
 
 
 class _SuppliedTable(msgspec.Struct):
@@ -300,6 +303,8 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     include: dict[str, Path] = {}
     for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
         include.setdefault(os.path.realpath(directory), directory)
+    if family.std_headers and family.toolchain == "nvrtc":  # nvcc includes the host's
+        include.setdefault(str(STD_HEADERS), STD_HEADERS)
     made = FamilyDeclaration(
         family.name,
         path,

@@ -15,12 +15,12 @@ from tests.support.compiled import compile_source, forms
 CANDIDATES = tuple(map(Architecture, (75, 80, 89, 90)))
 
 
-def architectures(text: str, candidates: tuple[Architecture, ...] = CANDIDATES) -> list[int]:
+def architectures(text: str, *cubins: int) -> list[int]:
     compiler, source = Compiler(), Source(text.encode(), {})
-    how = candidates[:1], ("--std=c++17",), forms(candidates[:1], (ImageKind.LTOIR,))
-    job = CompileJob("nvrtc", compiler.identity, source, *how, candidates=candidates)
+    wanted = (*forms(CANDIDATES[:1], (ImageKind.LTOIR,)), *((ImageKind.SASS, Architecture(each)) for each in cubins))
+    job = CompileJob("nvrtc", compiler.identity, source, CANDIDATES[:1], ("--std=c++17",), wanted, 1, CANDIDATES)
     images = add_variants(compiler, job, compiler.compile(job)).images
-    return [architecture.number for _, architecture, _ in images]
+    return [architecture.number for kind, architecture, _ in images if kind is ImageKind.LTOIR]
 
 
 @pytest.mark.slow
@@ -35,6 +35,34 @@ def test_a_test_that_changes_nothing_needs_no_image() -> None:
 def test_a_source_that_does_not_compile_for_later_ones_is_compared_for_the_others() -> None:
     refused = "#if __CUDA_ARCH__ >= 890\n#error no\n#endif\n"
     assert architectures(refused + "__device__ int f(int x) { return x / (__CUDA_ARCH__ >= 800 ? 3 : 5); }") == [75, 80]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__constant__ int f = __CUDA_ARCH__ / 890;",
+        "__device__ int f = __CUDA_ARCH__ / 890;",
+        'extern "C" __global__ void __launch_bounds__(__CUDA_ARCH__ >= 890 ? 1024 : 512) f(int* x) { *x = 1; }',
+    ],
+)
+def test_values_and_launch_bounds_are_compared_too(text: str) -> None:
+    assert architectures(text) == [75, 89]
+
+
+def test_each_architecture_of_cubins_is_compared() -> None:
+    text = "__device__ int f(int x) { return x / (__CUDA_ARCH__ == 890 ? 3 : 5); }"
+    assert architectures(text, 80) == [75]
+    assert architectures(text, 80, 89) == [75, 89, 90]
+
+
+def test_what_cannot_be_compared_may_mean_something_else_in_a_cubin(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> list[bytes]:
+        raise LinkError("no")
+
+    monkeypatch.setattr("jitlto.compile.architectures.link_alone", fail)
+    text = "__device__ int f(int x) { return x / (__CUDA_ARCH__ / 100); }"
+    assert architectures(text) == [75]
+    assert architectures(text, 80, 90) == [75, 80, 90]
 
 
 def test_names_that_contain_the_architecture_have_the_image_of_the_lowest() -> None:

@@ -20,7 +20,7 @@ from jitlto.record.headers import Source, interfaces_first
 
 #: Increment when the same inputs may give a different compiled source or be refused, or when the format of entries
 #: changes.
-REVISION = 18
+REVISION = 19
 
 
 @dataclass(frozen=True, eq=False)

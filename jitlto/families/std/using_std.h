@@ -1,0 +1,3 @@
+#pragma once
+namespace cuda { namespace std {} }
+namespace std { using namespace cuda::std; }
