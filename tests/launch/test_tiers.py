@@ -258,6 +258,13 @@ COUNTED = MINI["op.cu.jinja"].replace("template <typename T>", "VARIABLE\ntempla
         ("__constant__ float table[4];", "table[int(a) & 3]", "fast"),
         ("constexpr float number = 3; const int other = 4;", "number * other", "fast"),
         ("", 'printf("%f", float(a))', "fast"),
+        ("", "T(sin(double(a)))", "fast"),  # which reads tables of the toolkit
+        (
+            'static __device__ int next() { int n; asm volatile("{ .global .u32 q; atom.global.add.u32 %0, [q], 1; }" : '
+            '"=r"(n)); return n; }',
+            "next()",
+            "lto",
+        ),
     ],
 )
 def test_kernels_whose_variables_are_written_have_one_module(
