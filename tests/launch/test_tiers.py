@@ -244,6 +244,13 @@ def test_a_process_that_may_not_link_links_nothing(world: World, path: Path) -> 
         world.family(path, JITLTO_MODE="cached").launcher(**FLOAT)
 
 
+BUMP = """
+static __device__ int bump() {
+  int before;
+  asm volatile("{ .global .u32 count; atom.global.add.u32 %0, [count], 1; }" : "=r"(before));
+  return before;
+}
+"""
 COUNTED = MINI["op.cu.jinja"].replace("template <typename T>", "VARIABLE\ntemplate <typename T>", 1)
 
 
@@ -259,12 +266,7 @@ COUNTED = MINI["op.cu.jinja"].replace("template <typename T>", "VARIABLE\ntempla
         ("constexpr float number = 3; const int other = 4;", "number * other", "fast"),
         ("", 'printf("%f", float(a))', "fast"),
         ("", "T(sin(double(a)))", "fast"),  # which reads tables of the toolkit
-        (
-            'static __device__ int next() { int n; asm volatile("{ .global .u32 q; atom.global.add.u32 %0, [q], 1; }" : '
-            '"=r"(n)); return n; }',
-            "next()",
-            "lto",
-        ),
+        (BUMP, "bump()", "lto"),
     ],
 )
 def test_kernels_whose_variables_are_written_have_one_module(
