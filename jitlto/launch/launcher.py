@@ -131,7 +131,7 @@ class Launcher(Shared):
 
         If that fails, the launcher stays in the fast tier, and a :class:`LinkWarning` says why.
         """
-        behind = self._behind
+        behind = self._behind  # which may be over before the next line
         if behind is not None:
             device.ensure_context()  # an error in a process that was forked meanwhile
             behind.wait()
@@ -152,6 +152,7 @@ class Launcher(Shared):
         _, context = driver.cuCtxGetCurrent()
         self._fast = 1
         self._behind = Behind(partial(self._improve, link, warn_of, events, context))
+        self._behind.begin()  # not before it is known here: it may be done at once
 
     def later(self, job: Callable[[], object]) -> None:
         """Do a job that no launch needs: now, or behind the launches if something is done there."""
@@ -168,21 +169,26 @@ class Launcher(Shared):
         events: Events,
         context: object,
     ) -> None:
-        kernel = self.chosen.kernel
+        if self._behind is None:
+            return  # a filter made an error of its warning, whose turn it was not to be repeated
+        kernel, failure = self.chosen.kernel, ""
         begin = time.perf_counter()
         try:
             linked = link()
-            warn_of(linked)
             with events.step("exchange", kernel):
                 driver.cuCtxPushCurrent(context)
                 try:
                     self._exchange(linked)
                 finally:
                     driver.cuCtxPopCurrent()
-        except JitltoError as error:
-            warn(LinkWarning(f"{kernel} for {self.linked.target}", f"stays linked without LTO: {error}"))
-        else:
-            events.emit(Kind.EXCHANGED, kernel, self.chosen.digest, time.perf_counter() - begin)
+        except JitltoError as error:  # others, such as an interrupt, may not recur: who waits next tries again
+            failure = f"stays linked without LTO: {error}"
+        try:
+            if failure:
+                warn(LinkWarning(f"{kernel} for {self.linked.target}", failure))
+            else:
+                events.emit(Kind.EXCHANGED, kernel, self.chosen.digest, time.perf_counter() - begin)
+                warn_of(linked)
         finally:
             self._behind, self._fast = None, 0
 
@@ -194,9 +200,10 @@ class Launcher(Shared):
         with _changing:
             self._opt_in(loaded[1], self._granted)
             self._loaded = (*self._loaded, loaded)
-            self.linked, self.handle = linked, handle
+            self.handle = handle
             if hasattr(self, "_quick"):
                 self._use_core(self._quick)
+            self.linked = linked  # last: who sees the tier launches it
 
     @property
     def cubin(self) -> bytes:
@@ -351,6 +358,7 @@ class Launcher(Shared):
         """Request dynamic shared memory on every device of this architecture: they share launchers."""
         if size <= self._granted:
             return
+        device.ensure_context()  # an error in a forked process, where the lock may be locked for ever
         with _changing:
             if size > self._granted:  # never lowered: launches that were configured with more would fail
                 self._opt_in(self._loaded[-1][1], size)

@@ -39,7 +39,7 @@ class Launch:
     """
 
     def __init__(self, step: Step, args: Sequence[Any]) -> None:
-        self.step, launcher = step, step.launcher
+        self.step, launcher = step, step.launcher.wait()
         self.memory, self.address = launcher.packing.pack(launcher.chosen.kernel, args)
         self.shape = launcher.check(step.grid, step.block, step.shared_memory, step.cluster, step.cooperative)
 

@@ -10,20 +10,24 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Self
 
 from jitlto.base.log import log
 
 _MOST_THREADS = 2
 _NICENESS = 10  # above the caller's
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _jobs: deque[Callable[[], object]] = deque()
 _waiting = threading.Semaphore(0)  # counts the jobs
 _threads = 0
+_awaited: dict[int, "Behind"] = {}  # by thread
 
 
 class Behind:
     """A job that is done once, by a thread behind or by the first thread that waits for it.
+
+    If it raises an exception, it is left to the next one that waits.
 
     Args:
         job: The job.
@@ -31,15 +35,40 @@ class Behind:
 
     def __init__(self, job: Callable[[], object]) -> None:
         self._job: Callable[[], object] | None = job
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._thread: int | None = None  # that does it
+
+    def begin(self) -> Self:
+        """Let a thread behind do it."""
         _submit(self.wait)
+        return self
 
     def wait(self) -> None:
-        """Do the job, or wait until it is done; return at once from within the job."""
-        with self._lock:
-            job, self._job = self._job, None
-            if job is not None:
-                job()
+        """Do the job, or wait until it is done; return at once from within the job, and where jobs wait in a circle."""
+        me = threading.get_ident()
+        with _lock:
+            if self._waits_for(me):
+                return
+            _awaited[me] = self
+        try:
+            self._lock.acquire()
+        finally:
+            del _awaited[me]
+        try:
+            if self._job is not None:
+                self._thread = me
+                self._job()
+                self._job = None
+        finally:
+            self._thread = None
+            self._lock.release()
+
+    def _waits_for(self, thread: int) -> bool:
+        """Return whether it is done by a thread, or by one that waits for what that thread does."""
+        job: Behind | None = self
+        while job is not None and job._thread not in (None, thread):
+            job = _awaited.get(job._thread)
+        return job is not None and job._thread == thread
 
     def also(self, job: Callable[[], object]) -> None:
         """Have another job done behind the caller, too."""
@@ -70,8 +99,9 @@ def _work() -> None:
 
 def _after_fork() -> None:
     global _lock, _waiting, _threads
-    _lock, _waiting, _threads = threading.Lock(), threading.Semaphore(0), 0
+    _lock, _waiting, _threads = threading.RLock(), threading.Semaphore(0), 0
     _jobs.clear()
+    _awaited.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -415,9 +415,7 @@ class KernelFamily(Shared):
                 self._failures[key.digest] = error
                 raise
             launcher = self._load(plan.chosen, linked, lambda: plan, partial(link, is_behind=True))
-        elif not plan.options.tiered:
-            launcher.wait()
-        return launcher
+        return launcher if plan.options.tiered else launcher.wait()
 
     def _link_fast(self, plan: Plan) -> LinkedKernel | None:
         """Link the kernel of a plan of cubins; None if it is not to be, or is on this machine already."""
@@ -448,10 +446,11 @@ class KernelFamily(Shared):
             launcher = self._launchers.get(chosen.digest)
             if launcher is not None:
                 return launcher
-            launcher = self._launchers[chosen.digest] = self._launcher(chosen, linked, make_plan)
-            if link and linked.layer == "fast":
+            launcher = self._launcher(chosen, linked, make_plan)
+            if link and linked.layer == "fast":  # first: who found it before would take it for the one that stays
                 launcher.improve(link, partial(session.kernel_cache.warn, chosen), session.events)
-            else:
+            self._launchers[chosen.digest] = launcher
+            if linked.layer != "fast":
                 session.kernel_cache.warn(chosen, linked)
         # Emitted after the waiting threads were released, so that a slow subscriber does not delay them.
         session.events.emit(Kind.LOADED, chosen.kernel, chosen.digest, launcher.load_seconds)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import exercise_core, launch_core
+from tests.support import exercise_core, exercise_tiers, launch_core
 from tests.support.process import ROOT
 
 PROGRAM = ROOT / "tests/support/exercise_core.py"
@@ -46,6 +46,9 @@ def test_no_launch_accesses_memory_that_is_not_its_own(tmp_path: Path) -> None:
     variables = {"LD_PRELOAD": " ".join(preload), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
     for more in ((), ("--collect",)):
         exercise(sys.executable, PROGRAM, "--seconds=1", f"--core={compiled}", *more, **variables)
+    path = exercise_tiers.build_family(tmp_path / "tiers")
+    tiers = PROGRAM.with_name("exercise_tiers.py")
+    exercise(sys.executable, tiers, "--count=100", f"--core={compiled}", f"--family={path}", **variables)
     # The tests themselves too, with NumPy and the objects of other libraries.
     tests = (
         "test_signature.py",

@@ -20,12 +20,14 @@ from jitlto.base.log import LinkWarning
 from jitlto.build.pipeline import build
 from jitlto.compile import nvrtc_program
 from jitlto.compile.nvrtc_program import Output, Step
-from jitlto.cuda import nvfatbin
+from jitlto.cuda import device, nvfatbin
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.launch import launcher as launcher_module
 from jitlto.launch.launcher import Launcher
+from jitlto.link import behind
 from jitlto.link.behind import Behind
+from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.user_code.compilation import compile_once
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
@@ -35,8 +37,9 @@ from tests.support import compiled as support
 from tests.support import launch_core
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
+from tests.support.launch_core import plain_class
 from tests.support.launchers import FakeDriver, Stream, launcher_class
-from tests.support.process import environment, output_of
+from tests.support.process import ROOT, environment, output_of, python
 
 FLOAT = {"data_type": "float", "op_name": "twice"}
 FAST, LTO = 1, 2  # the numbers of the kernels in the order in which they are loaded
@@ -64,7 +67,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finish() -> None:
     """Wait until both threads behind have done what they had to."""
     barrier = threading.Barrier(3)
-    jobs = [Behind(lambda: barrier.wait(LONG)) for _ in range(2)]
+    jobs = [Behind(lambda: barrier.wait(LONG)).begin() for _ in range(2)]
     barrier.wait(LONG)
     for job in jobs:
         job.wait()
@@ -101,16 +104,16 @@ class World:
         launcher(Stream(), 1, block, None, 1, **how)
         return self.driver.launched[-1]
 
-    def fail_to_link(self, error: Exception) -> None:
-        """Have links with LTO fail."""
+    def fail_to_link(self, error: BaseException, times: int = 1000) -> None:
+        """Have links with LTO fail, so many times."""
         from jitlto.link import linker
 
-        link = linker.link_plan
+        link, failures = linker.link_plan, [error] * times
 
         def fail(*args: Any, **how: Any) -> Any:
-            if how.get("is_first"):
+            if how.get("is_first") or not failures:
                 return link(*args, **how)
-            raise error
+            raise failures.pop()
 
         self._patch.setattr(linker, "link_plan", fail)
 
@@ -519,14 +522,129 @@ def test_if_lto_does_not_link_the_launcher_stays_fast_and_says_why_once(world: W
     assert Kind.EXCHANGED not in world.events
 
 
+# --- what happens at the same time ---
+
+
+@pytest.fixture
+def busy(world: World) -> Iterator[None]:
+    """Both threads behind have other things to do."""
+    gate, barrier = threading.Event(), threading.Barrier(3)
+    jobs = [Behind(lambda: (barrier.wait(LONG), gate.wait(LONG))).begin() for _ in range(2)]
+    barrier.wait(LONG)
+    yield
+    gate.set()
+    for job in jobs:
+        job.wait()
+
+
+def test_nobody_finds_a_fast_kernel_before_it_is_known_that_a_better_one_comes(
+    world: World, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.may_exchange.set()
+    family, improve, tiers = world.family(path), Launcher.improve, []
+    other = threading.Thread(target=lambda: tiers.append(family.launcher(**FLOAT).wait().tier))
+
+    def improve_late(*args: Any) -> None:
+        other.start()
+        other.join(0.1)
+        improve(*args)
+
+    monkeypatch.setattr(plain_class(Launcher), "improve", improve_late)
+    family.launcher(**FLOAT)
+    other.join(LONG)
+    assert tiers == ["lto"]
+
+
+def test_a_kernel_may_be_there_at_once(world: World, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(behind, "_submit", lambda job: job())
+        launcher = world.family(path).launcher(**FLOAT)
+    assert launcher.tier == "lto"
+    assert launcher._behind is None  # else the core would never launch it
+
+
+def test_the_exchange_may_end_while_somebody_begins_to_wait(
+    world: World, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.may_exchange.set()
+    launcher = world.family(path).launcher(**FLOAT)
+    monkeypatch.setattr(device, "ensure_context", finish)
+    assert launcher.wait().tier == "lto"
+
+
+def test_who_sees_that_lto_is_in_use_launches_it(world: World, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.may_exchange.set()
+    launcher, seen = world.family(path).launcher(**FLOAT), []
+    linked = property(lambda _: launcher.__dict__["linked"], lambda it, _: seen.append(int(it.handle)))
+    monkeypatch.setattr(plain_class(Launcher), "linked", linked, raising=False)
+    launcher.wait()
+    assert seen == [LTO]
+
+
+def test_who_wants_lto_gets_it_of_one_whom_another_overtook(world: World, path: Path) -> None:
+    family = world.family(path)
+    plan = family.plan(**FLOAT, link_options={"tiered": False})
+
+    def overtake(event: Event) -> None:
+        if event.kind == Kind.REQUESTED:
+            stop()
+            assert family.launcher(**FLOAT).tier == "fast"
+
+    stop = family.session.events.subscribe(overtake)
+    threading.Timer(0.05, world.may_exchange.set).start()
+    assert family.load(plan).tier == "lto"
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize("trouble", [KeyboardInterrupt, MemoryError])
+def test_what_interrupts_the_link_leaves_it_to_who_waits_next(
+    world: World, path: Path, trouble: type[BaseException]
+) -> None:
+    world.may_exchange.set()
+    world.fail_to_link(trouble(), times=1)
+    launcher = world.family(path).launcher(**FLOAT)
+    with pytest.raises(trouble):
+        launcher.wait()
+    assert world.launch(launcher) == FAST
+    assert launcher.wait().tier == "lto"
+    assert world.launch(launcher) == LTO
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_warning_that_is_an_error_prevents_no_exchange_and_comes_once(
+    world: World, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LinkedKernel, "warnings", ["nvJitLink: slow"])
+    launcher = world.family(path).launcher(**FLOAT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LinkWarning)
+        with pytest.raises(LinkWarning):
+            launcher.wait()
+        assert launcher.wait().tier == "lto"
+    assert world.events.count(Kind.EXCHANGED) == 1
+
+
+def test_a_sequence_waits_for_lto(world: World, path: Path) -> None:
+    world.may_exchange.set()
+    launcher = world.family(path).launcher(**FLOAT)
+    jitlto.sequence(Stream(), [launcher.step(1, 32, None, 1)])
+    assert launcher.tier == "lto"
+
+
+@pytest.mark.slow
+def test_random_interleavings_are_as_in_the_model(path: Path) -> None:
+    done = python(ROOT / "tests/support/exercise_tiers.py", "--count=100", f"--family={path}")
+    assert (done.stdout, done.stderr) == ("100 rounds\n", "")
+
+
 # --- the threads behind ---
 
 
 def test_a_job_is_done_once_by_whoever_comes_first() -> None:
     done: list[str] = []
     gate = threading.Event()
-    blocking = [Behind(lambda: gate.wait(LONG)) for _ in range(2)]  # all threads are busy
-    job = Behind(lambda: done.append(threading.current_thread().name))
+    blocking = [Behind(lambda: gate.wait(LONG)).begin() for _ in range(2)]  # all threads are busy
+    job = Behind(lambda: done.append(threading.current_thread().name)).begin()
     job.wait()
     assert done == [threading.current_thread().name]
     gate.set()
@@ -538,20 +656,32 @@ def test_a_job_is_done_once_by_whoever_comes_first() -> None:
 def test_a_job_that_fails_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:
     done = [threading.Event() for _ in range(4)]
     for event in done:
-        Behind(lambda: 1 // 0)
-        Behind(event.set)
+        Behind(lambda: 1 // 0).begin()
+        Behind(event.set).begin()
     assert all(event.wait(LONG) for event in done)
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_jobs_that_wait_for_each_other_end() -> None:
+    barrier, jobs = threading.Barrier(2), list[Behind]()
+    for other in (1, 0):
+        jobs.append(Behind(lambda other=other: (barrier.wait(LONG), jobs[other].wait())))  # type: ignore[misc]
+    threads = [threading.Thread(target=job.wait, daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 FORKS = """
 import os, threading
 from jitlto.link.behind import Behind
 gate = threading.Event()
-jobs = [Behind(lambda: gate.wait(60)) for _ in range(3)]
+jobs = [Behind(lambda: gate.wait(60)).begin() for _ in range(3)]
 if os.fork() == 0:
     done = threading.Event()
-    Behind(done.set)
+    Behind(done.set).begin()
     os._exit(0 if done.wait(60) else 1)
 gate.set()
 print(os.waitstatus_to_exitcode(os.wait()[1]))
@@ -560,6 +690,29 @@ print(os.waitstatus_to_exitcode(os.wait()[1]))
 
 def test_after_a_fork_the_child_has_threads_of_its_own() -> None:
     assert output_of(FORKS, seconds=LONG).split() == ["0"]
+
+
+FORKED = """
+import os, signal, sys
+from tests.support.ways import stand_in
+stand_in()
+import jitlto
+from jitlto.launch import launcher as module
+launcher = jitlto.load("mini", sys.argv[1]).launcher(data_type="float", op_name="twice")
+module._changing.acquire()  # as another thread may have
+if os.fork() == 0:
+    signal.alarm(30)
+    try:
+        launcher.max_blocks(32, 100_000)
+    except jitlto.base.errors.NoDeviceError:
+        os._exit(0)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+@pytest.mark.slow
+def test_after_a_fork_nothing_waits_for_a_thread_of_the_parent(path: Path, tmp_path: Path) -> None:
+    assert output_of(FORKED, path, JITLTO_CACHE_DIR=str(tmp_path), seconds=LONG).split() == ["0"]
 
 
 ENDS = """
