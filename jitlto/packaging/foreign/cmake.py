@@ -100,8 +100,9 @@ def _configure(lists: Path, definitions: Mapping[str, str], unknown: Sequence[st
 
 
 def _find_prefixes() -> list[str]:
-    """Return where installed wheels have CMake's packages: those of RAPIDS, and NVIDIA's one folder deeper."""
-    found = (path for place in sys.path for form in ("*/*/cmake", "nvidia/*/*/cmake") for path in Path(place).glob(form))
+    """Return where installed wheels have CMake's packages: RAPIDS's, NVIDIA's, and its CCCL."""
+    forms = "*/*/cmake", "nvidia/*/*/cmake", "nvidia/*/*/*/cmake"
+    found = (path for place in sys.path for form in forms for path in Path(place).glob(form))
     return list(dict.fromkeys(str(path.parent.parent) for path in found))
 
 
