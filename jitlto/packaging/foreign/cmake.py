@@ -100,8 +100,11 @@ def _configure(lists: Path, definitions: Mapping[str, str], unknown: Sequence[st
 
 
 def _find_prefixes() -> list[str]:
-    """Return where installed wheels have CMake's packages: RAPIDS's, NVIDIA's, and its CCCL."""
-    forms = "*/*/cmake", "nvidia/*/*/cmake", "nvidia/*/*/*/cmake"
+    """Return where installed wheels have CMake's packages: RAPIDS's, and NVIDIA's one folder deeper.
+
+    CCCL's of CUDA 13, yet another one deeper, does not find its own headers; the toolchain has them.
+    """
+    forms = "*/*/cmake", "nvidia/*/*/cmake"
     found = (path for place in sys.path for form in forms for path in Path(place).glob(form))
     return list(dict.fromkeys(str(path.parent.parent) for path in found))
 
