@@ -82,7 +82,7 @@ class RenderedFamilies:
         requests = []
         for each in rendered:
             group = each.group
-            how = family.compiler_options(group), group.architectures, group.cubin_options
+            how = family.compiler_options(group), group.architectures, family.cubin_options(group)
             config = configs(*how)
             if family.link.tiered and _names_architectures(config.own_closure(each.source), config.options):
                 config = configs(*how, family.sass)

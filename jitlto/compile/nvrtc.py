@@ -38,7 +38,7 @@ class Compiler(Toolchain):
     def make(self, job: CompileJob, forms: Sequence[ImageForm]) -> Made:
         """Run NVRTC for each architecture and kind."""
         nvrtc.check_no_nul(job.source)
-        of_cubins = (*job.options, *job.cubin_options)
+        of_cubins = (*job.options, *(f"--ptxas-options={each}" for each in job.cubin_options))
         steps = [Step(kind, each, of_cubins if kind is ImageKind.SASS else job.options) for kind, each in forms]
         outputs = {}
         for n, (form, step) in enumerate(zip(forms, steps, strict=True)):

@@ -4,6 +4,7 @@ Source: System V ABI, chapters «Object Files» and «Symbol Table». NVIDIA's o
 architecture is in the header's flags: LLVM's BinaryFormat/ELF.h, ``EF_CUDA_SM``.
 """
 
+import re
 import struct
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,7 +17,8 @@ _NAMED = frozenset({1, 2, 13})  # types of symbols: variables, functions, and NV
 _GLOBAL = ".nv.global"  # the beginning of the names of sections of variables
 # Types of sections with relocations, and what names the symbol in each of them.
 _RELOCATIONS = {4: struct.Struct("<12xI8x"), 9: struct.Struct("<12xI")}
-_TEXTS = ("$", "__unnamed_")  # the beginnings of the names of texts, such as formats
+# Names of texts, such as formats, and of tables of NVIDIA's mathematical functions.
+_CONSTANT = re.compile(r"(?:\$str|__unnamed_\d+)(?:\$\d+)*|__cudart_\w+")
 _HEAD = struct.Struct("<4s4xB9xH28xI")  # of the file: its magic number, ABI version, machine and flags
 _HEADER = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -73,13 +75,14 @@ def read_variables(data: bytes) -> set[str]:
 def read_writable(data: bytes) -> set[str]:
     """Return the names of the variables outside ``__constant__`` memory that a file's code refers to.
 
-    Those that it only reads are among them, but not those whose values it holds itself, as of ``constexpr`` numbers.
+    Those that it only reads are among them, but neither texts, nor tables of the toolkit, nor those whose values it
+    holds itself, as of ``constexpr`` numbers.
 
     Raises:
         ValueError: If it is malformed.
     """
     found = _find_symbols(data, lambda place: place.startswith(_GLOBAL), of_code=True)
-    return {name for name in found if not name.startswith(_TEXTS)}
+    return {name for name in found if not _CONSTANT.fullmatch(name)}
 
 
 def _find_symbols(data: bytes, wanted: Callable[[str], bool], *, of_code: bool = False) -> set[str]:

@@ -47,11 +47,6 @@ class GroupDeclaration:
     sass_registers: int | None = None  # most that a thread of its cubins may use
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
 
-    @property
-    def cubin_options(self) -> tuple[str, ...]:
-        """The options of ptxas for its cubins alone."""
-        return (f"--maxrregcount={self.sass_registers}",) if self.sass_registers else ()
-
 
 @dataclass(frozen=True, slots=True)
 class FamilyDeclaration:
@@ -77,6 +72,11 @@ class FamilyDeclaration:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
         own = group.options if group else ()
         return (f"--std={self.std}", *self.link.compile_flags(), *self.options, *own)
+
+    def cubin_options(self, group: GroupDeclaration) -> tuple[str, ...]:
+        """Return the options of ptxas for a group's cubins alone; for LTO-IR it has them at the link."""
+        limit = (f"--maxrregcount={group.sass_registers}",) if group.sass_registers else ()
+        return (*self.link.ptxas, *limit) if self.sass else ()
 
     def source_options(self) -> tuple[str, ...]:
         """Return NVRTC's options for a caller's own source at run time; nvcc's options are left out, except macros."""

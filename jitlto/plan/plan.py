@@ -197,6 +197,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         """
         families = {self.database.families[fragment.key.family] for fragment in self.fragments}
         allowed = self.options.tiered and self.services.config.tiered and all(each.link.tiered for each in families)
+        allowed &= all(each.link.ptxas == self.options.ptxas for each in families)  # what their cubins were made with
         # A caller's other inputs may mean something else without LTO.
         is_known = not self.supplied or (self.request and not any(kind for *_, kind in self.request.supplied))
         if not allowed or self.link_mode != "lto" or not is_known:

@@ -124,6 +124,24 @@ def test_a_family_that_lends_groups_has_no_kernels() -> None:
         prove(families, [own])
 
 
+def test_fragments_of_a_shared_family_are_unused_only_if_some_user_reaches_others_of_it() -> None:
+    def of(family: str, group: str, role: Role, *provides: str, requires: tuple[str, ...] = ()) -> Fragment:
+        functions = tuple(map(function, provides)), tuple(map(function, requires))
+        return Fragment(FragmentKey.make(family, group, {}), role, group, (), *functions, ())
+
+    lent = fragment("op", provides=[OP])
+    caller = [of("caller", "kern", Role.ENTRYPOINT, requires=(OP,))]
+    # It uses the family, has a device group of its own, and calls that alone.
+    other = [of("other", "kern", Role.ENTRYPOINT, requires=(HELPER,)), of("other", "own", Role.DEVICE, HELPER)]
+    records = [record(lent), record(*other, name="other", uses=("f",))]
+    assert prove(records, [lent, *other]) == []
+    records.append(record(*caller, name="caller", uses=("f",)))
+    assert prove(records, [lent, *other, *caller]) == []
+    more = fragment("more", provides=[MORE])
+    (advice,) = prove([record(lent, more), *records[1:]], [lent, more, *other, *caller])
+    assert "f/more[]" in advice
+
+
 @pytest.mark.parametrize("own", [OP, INLINE_OP])
 def test_a_kernel_that_defines_what_a_group_is_there_for_gets_advice(own: str) -> None:
     mine = fragment("kern", provides=[own], role=Role.ENTRYPOINT)

@@ -1,10 +1,13 @@
 """What is asked of every compiler: the images of a source have the same functions, for whatever architecture."""
 
+from dataclasses import replace
+
 import pytest
 
 from jitlto.base.errors import CompileError
 from jitlto.base.versions import Architecture
 from jitlto.compile.compiler import CompiledSource, CompileJob, find_toolchain
+from jitlto.cuda.elf import read_sections
 from jitlto.cuda.toolkit import find_binary
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
@@ -57,3 +60,16 @@ def test_what_a_cubin_alone_requires_is_required(toolchain: str, kinds: tuple[Im
         *((kind, OLD) for kind in kinds),
         (ImageKind.SASS, NEW),
     ]
+
+
+LOADS = 'extern "C" __device__ int load(const int* x) { return x[0] + x[1]; }'
+
+
+@pytest.mark.parametrize("toolchain", TOOLCHAINS)
+def test_ptxas_makes_cubins_as_it_is_told(toolchain: str) -> None:
+    compiler = find_toolchain(toolchain)
+    images = ((ImageKind.SASS, NEW),)
+    job = CompileJob(toolchain, compiler.identity, Source(LOADS.encode(), {}), (OLD,), (), images)
+    made = [compiler.make(replace(job, cubin_options=each), images).images[images[0]] for each in ((), ("-dlcm=cv",))]
+    codes = [[each.data for each in read_sections(cubin) if each.name.startswith(".text")] for cubin in made]
+    assert codes[0] != codes[1]

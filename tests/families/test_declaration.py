@@ -234,11 +234,14 @@ def test_options_of_a_group_come_after_those_of_its_family(tmp_path: Path) -> No
     assert declared.compiler_options(kern) == declared.compiler_options() == ("--std=c++17", "-DN=1")
 
 
-def test_the_register_limit_of_cubins_is_no_option_of_other_images(tmp_path: Path) -> None:
+def test_options_of_ptxas_are_those_of_cubins_and_of_no_other_images(tmp_path: Path) -> None:
     toml = TOML.replace('name = "mini"', 'name = "mini"\nsass = ["90"]\nsass_registers = 64')
     declared = load(tmp_path, toml.replace("[device.op]", "[device.op]\nsass_registers = 32"))
     kern, op = declared.groups
-    assert (kern.cubin_options, op.cubin_options) == (("--maxrregcount=64",), ("--maxrregcount=32",))
+    assert [declared.cubin_options(group) for group in (kern, op)] == [("--maxrregcount=64",), ("--maxrregcount=32",)]
+    linked = load(tmp_path, f'{toml}\n[link]\nptxas = ["-dlcm=cg"]\n')
+    assert linked.cubin_options(kern) == ("-dlcm=cg", "--maxrregcount=64")
+    assert load(tmp_path, f'{TOML}\n[link]\nptxas = ["-dlcm=cg"]\n').cubin_options(kern) == ()
     assert declared.compiler_options(op) == ("--std=c++17",)
     assert declared.without_cubins() == load(tmp_path, TOML)
 

@@ -247,6 +247,13 @@ def test_a_process_that_may_not_link_links_nothing(world: World, path: Path) -> 
         world.family(path, JITLTO_MODE="cached").launcher(**FLOAT)
 
 
+BUMP = """
+static __device__ int bump() {
+  int before;
+  asm volatile("{ .global .u32 count; atom.global.add.u32 %0, [count], 1; }" : "=r"(before));
+  return before;
+}
+"""
 COUNTED = MINI["op.cu.jinja"].replace("template <typename T>", "VARIABLE\ntemplate <typename T>", 1)
 
 
@@ -261,6 +268,8 @@ COUNTED = MINI["op.cu.jinja"].replace("template <typename T>", "VARIABLE\ntempla
         ("__constant__ float table[4];", "table[int(a) & 3]", "fast"),
         ("constexpr float number = 3; const int other = 4;", "number * other", "fast"),
         ("", 'printf("%f", float(a))', "fast"),
+        ("", "T(sin(double(a)))", "fast"),  # which reads tables of the toolkit
+        (BUMP, "bump()", "lto"),
     ],
 )
 def test_kernels_whose_variables_are_written_have_one_module(

@@ -1,7 +1,8 @@
 """Reading of CMake projects: CMake itself configures one, with stubs in place of what needs compilers (``project/``).
 
-Neither a compiler nor the project's dependencies are needed, and ``execute_process()`` does nothing. What the project
-writes or removes with ``file()`` or ``configure_file()`` is where it says: by default in a temporary build directory.
+Neither a compiler nor the project's dependencies are needed; the targets of those that are installed count.
+``execute_process()`` does nothing. What the project writes or removes with ``file()`` or ``configure_file()`` is where
+it says: by default in a temporary build directory.
 """
 
 import re
@@ -85,6 +86,7 @@ def _configure(lists: Path, definitions: Mapping[str, str], unknown: Sequence[st
         "JITLTO_SOURCE": str(lists.absolute().parent),
         "JITLTO_RECORD": str(directory / "record"),
         "JITLTO_UNKNOWN": ";".join(unknown),
+        "JITLTO_PREFIXES": ";".join(_find_prefixes()),
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_MAKE_PROGRAM": sys.executable,  # nothing is built
     }
@@ -95,6 +97,16 @@ def _configure(lists: Path, definitions: Mapping[str, str], unknown: Sequence[st
     except subprocess.TimeoutExpired:
         raise _error(f"CMake does not end within {_LONGEST_RUN:g} seconds", lists) from None
     return done.stderr.decode("utf-8", "replace") if done.returncode else None
+
+
+def _find_prefixes() -> list[str]:
+    """Return where installed wheels have CMake's packages: RAPIDS's, and NVIDIA's one folder deeper.
+
+    CCCL's of CUDA 13, yet another one deeper, does not find its own headers; the toolchain has them.
+    """
+    forms = "*/*/cmake", "nvidia/*/*/cmake"
+    found = (path for place in sys.path for form in forms for path in Path(place).glob(form))
+    return list(dict.fromkeys(str(path.parent.parent) for path in found))
 
 
 def find_cmake() -> str:

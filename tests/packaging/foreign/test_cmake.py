@@ -179,3 +179,59 @@ def test_the_wheel_of_cmake_stands_in_for_one_on_path(monkeypatch: pytest.Monkey
 def test_a_file_that_does_not_exist_is_named_without_asking_cmake(tmp_path: Path) -> None:
     with raises(ForeignBuildError, "import-missing-file", where="none.txt"):
         read_project(tmp_path / "none.txt", {})
+
+
+CONFIG = """
+include(CMakeFindDependencyMacro)
+find_dependency(Base 1.0)
+include("${CMAKE_CURRENT_LIST_DIR}/dep-targets.cmake")
+"""
+TARGETS = """
+get_filename_component(_IMPORT_PREFIX "${CMAKE_CURRENT_LIST_FILE}" PATH)
+add_library(dep::dep SHARED IMPORTED)
+set_target_properties(dep::dep PROPERTIES
+  INTERFACE_COMPILE_DEFINITIONS "DEP=1;$<$<COMPILE_LANGUAGE:CUDA>:DEP_CUDA>"
+  INTERFACE_COMPILE_OPTIONS "$<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:--extended-lambda>;$<$<COMPILE_LANGUAGE:CXX>:-Wall>"
+  INTERFACE_INCLUDE_DIRECTORIES "${_IMPORT_PREFIX}/include"
+  INTERFACE_LINK_LIBRARIES "base::base;$<$<CONFIG:Debug>:none::none>;\\$<LINK_ONLY:host::host>")
+set_property(TARGET dep::dep APPEND PROPERTY IMPORTED_CONFIGURATIONS RELEASE)
+set_target_properties(dep::dep PROPERTIES IMPORTED_LOCATION_RELEASE "${_IMPORT_PREFIX}/libdep.so")
+get_target_property(found dep::dep INTERFACE_INCLUDE_DIRECTORIES)
+if(NOT found)
+  message(FATAL_ERROR "a property that was set is not there")
+endif()
+"""
+BASE = """
+if(NOT TARGET base::base)
+  add_library(base::base INTERFACE IMPORTED)
+  target_include_directories(base::base INTERFACE "${CMAKE_CURRENT_LIST_DIR}/include")
+  set_property(TARGET base::base PROPERTY INTERFACE_COMPILE_DEFINITIONS BASE=$<BOOL:yes>)
+endif()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["prefix", "dir", "wheel", "rapids"])
+def test_what_an_installed_package_declares_reaches_the_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    for name, text in {"dep/dep-config.cmake": CONFIG, "dep/dep-targets.cmake": TARGETS, "Base/BaseConfig.cmake": BASE,
+                       "Base/BaseConfigVersion.cmake": "set(PACKAGE_VERSION_COMPATIBLE TRUE)"}.items():  # fmt: skip
+        path = tmp_path / "installed" / "libdep" / "lib64" / "cmake" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    packages = path.parent.parent
+    how = {"prefix": {"CMAKE_PREFIX_PATH": f"{packages.parent.parent}"},
+           "dir": {"dep_DIR": f"{packages / 'dep'}", "Base_DIR": f"{packages / 'Base'}"}}.get(way, {})  # fmt: skip
+    if not how:
+        monkeypatch.syspath_prepend(tmp_path / "installed")
+    find = "rapids_cpm_find(dep 1.0 GLOBAL_TARGETS dep::dep)" if way == "rapids" else "find_package(dep REQUIRED)"
+    text = f"""
+        {find}
+        add_library(needs INTERFACE)
+        target_link_libraries(needs INTERFACE dep::dep)
+        generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in KERNEL_LINK_LIBRARIES needs)
+    """
+    (found,) = read(tmp_path, text, **how)
+    assert found.include == [f"{packages}/dep/include", f"{packages}/Base/include"]
+    assert (found.definitions, found.options) == (["DEP=1", "DEP_CUDA", "BASE=1"], ["--extended-lambda"])
