@@ -140,8 +140,9 @@ class Launcher(Shared):
 
     def insist(self) -> Launcher:
         """Wait as :meth:`wait` does, for who forbids the fast tier: if that fails, raise the error."""
-        if self.wait()._failure is not None:
-            raise_copy(self._failure)
+        failure = self.wait()._failure
+        if failure is not None:
+            raise_copy(failure)
         return self
 
     def improve(
