@@ -396,7 +396,9 @@ def rounds(path: Path, caches: Path, core: ModuleType | None, seeds: range, real
 def in_processes(path: Path, core: ModuleType | None, count: int, first: int, real: bool, size: int = 50) -> None:
     """Do them in processes of their own, that are forked from this one before it uses CUDA."""
     for start in range(first, first + count, size):
-        with tempfile.TemporaryFile() as said, tempfile.TemporaryDirectory() as caches:
+        # The child removes the caches while threads behind may still write into them.
+        caching = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        with tempfile.TemporaryFile() as said, caching as caches:
             child = os.fork()
             if child == 0:
                 os.dup2(said.fileno(), 2)
