@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jitlto.base.cached import cached_property
+from jitlto.base.cached import cached_property, raise_copy
 from jitlto.base.errors import JitltoError, LaunchError
 from jitlto.base.events import Events, Kind
 from jitlto.base.frozen import Shared
@@ -75,6 +75,7 @@ class Launcher(Shared):
         self.linked = linked
         self._make_plan = make_plan
         self._behind: Behind | None = None  # what links a better kernel
+        self._failure: JitltoError | None = None  # of that
         begin = time.perf_counter()
         self._loaded: tuple[tuple[ObjectCode, Kernel], ...] = (_load(chosen, linked),)  # the last is in use
         #: Duration of loading, in seconds.
@@ -137,6 +138,13 @@ class Launcher(Shared):
             behind.wait()
         return self
 
+    def insist(self) -> Launcher:
+        """Wait as :meth:`wait` does, for who forbids the fast tier: if that fails, raise the error."""
+        failure = self.wait()._failure
+        if failure is not None:
+            raise_copy(failure)
+        return self
+
     def improve(
         self, link: Callable[[], LinkedKernel], warn_of: Callable[[LinkedKernel], object], events: Events
     ) -> None:
@@ -182,7 +190,7 @@ class Launcher(Shared):
                 finally:
                     driver.cuCtxPopCurrent()
         except JitltoError as error:  # others, such as an interrupt, may not recur: who waits next tries again
-            failure = f"stays linked without LTO: {error}"
+            self._failure, failure = error.with_traceback(None), f"stays linked without LTO: {error}"
         try:
             if failure:
                 warn(LinkWarning(f"{kernel} for {self.linked.target}", failure))

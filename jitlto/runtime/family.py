@@ -301,7 +301,7 @@ class KernelFamily(Shared):
             launcher = self.load(plan)
             if asked and cache.store and plan.answers(session.linker, capability):
                 launcher.later(partial(self._keep, asked, plan, apart=launcher.tier == "fast"))
-        return launcher.wait() if how["link_options"].get("tiered") is False else launcher
+        return launcher.insist() if how["link_options"].get("tiered") is False else launcher
 
     def _keep(self, asked: str, plan: Plan, *, apart: bool) -> None:
         """Keep which kernel answers a request, for later processes."""
@@ -415,7 +415,7 @@ class KernelFamily(Shared):
                 self._failures[key.digest] = error
                 raise
             launcher = self._load(plan.chosen, linked, lambda: plan, partial(link, is_behind=True))
-        return launcher if plan.options.tiered else launcher.wait()
+        return launcher if plan.options.tiered else launcher.insist()
 
     def _link_fast(self, plan: Plan) -> LinkedKernel | None:
         """Link the kernel of a plan of cubins; None if it is not to be, or is on this machine already."""

@@ -522,6 +522,20 @@ def test_if_lto_does_not_link_the_launcher_stays_fast_and_says_why_once(world: W
     assert Kind.EXCHANGED not in world.events
 
 
+def test_who_wants_lto_gets_the_error_where_it_does_not_link(world: World, path: Path) -> None:
+    world.fail_to_link(LinkError("out of registers"))
+    family = world.family(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinkWarning)
+        launcher = family.launcher(**FLOAT).wait()
+    for _ in range(2):
+        with raises(LinkError, "link"):
+            family.launcher(**FLOAT, link_options={"tiered": False})
+        with raises(LinkError, "link"):
+            family.load(family.plan(**FLOAT, link_options={"tiered": False}))
+    assert world.launch(launcher) == FAST
+
+
 # --- what happens at the same time ---
 
 

@@ -133,7 +133,15 @@ class Kernel:
 class Round:
     """One session, some kernels, some threads."""
 
-    def __init__(self, seed: int, path: Path, monkeypatch: pytest.MonkeyPatch, core: ModuleType | None, real: bool):
+    def __init__(
+        self,
+        seed: int,
+        path: Path,
+        caches: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        core: ModuleType | None,
+        real: bool = False,
+    ) -> None:
         self.seed, self.random = seed, random.Random(seed)  # noqa: S311
         launch_core.use(monkeypatch, core)
         self.driver = TierDriver(monkeypatch, core)
@@ -148,7 +156,7 @@ class Round:
         self.met: list[str] = []  # errors that a caller got
         # Rounds may share a cache, unless it has what one must not find.
         name = pick(("a", "b", seed)) if {each.fate for each in self.kernels.values()} == {"good"} else seed
-        self.directory = path.parent / f"cache-{os.getpid()}-{name}"
+        self.directory = caches / str(name)
         settings = {"JITLTO_CACHE_DIR": str(self.directory)} | ({"JITLTO_CACHE": "off"} if pick((0, 1)) else {})
         self.session = Session(Config.read(settings))
         self.family = jitlto.load("mini", path, session=self.session)
@@ -247,14 +255,20 @@ class Round:
         self.note(kernel, tier)
 
     def insist(self, chance: random.Random, kernel: Kernel, launcher: Any) -> None:
-        """Want LTO at once, of a launcher that others have."""
-        if kernel.stays_fast:
-            return
+        """Want LTO at once, also of a launcher that others have."""
+        if kernel.stays_fast and launcher is None:
+            return  # who begins without tiers gets an error, which is remembered
         how = {"link_options": {"tiered": False}}
-        if chance.choice((0, 1)):
-            found = self._try(lambda: self.family.launcher(**kernel.configuration, **how))
-        else:
-            found = self._try(lambda: self.family.load(self.family.plan(**kernel.configuration, **how)))
+        deeds = [
+            lambda: self.family.launcher(**kernel.configuration, **how),
+            lambda: self.family.load(self.family.plan(**kernel.configuration, **how)),
+        ]
+        try:
+            found = self._try(chance.choice(deeds))
+        except (LinkError, LaunchError):
+            self._check(kernel.stays_fast, "an error of what links")
+            return
+        self._check(not kernel.stays_fast, "no error of what does not link")
         self._check(found is launcher or launcher is None, "two launchers of one kernel")
         self._check(found.tier == "lto", f"{found.tier} for one who wants LTO")
         self.note(kernel, found.tier)
@@ -366,15 +380,15 @@ def noted(warned: list[str], is_strict: bool) -> Iterator[None]:
         yield
 
 
-def rounds(path: Path, core: ModuleType | None, seeds: range, real: bool = False) -> None:
+def rounds(path: Path, caches: Path, core: ModuleType | None, seeds: range, real: bool = False) -> None:
     """Do rounds in this process; it ends with links queued."""
     faulthandler.register(signal.SIGALRM, chain=True)  # says where it hangs, and ends the process
     for seed in seeds:
         signal.alarm(LONG)
         with pytest.MonkeyPatch.context() as monkeypatch:
-            Round(seed, path, monkeypatch, core, real).run()
+            Round(seed, path, caches, monkeypatch, core, real).run()
     monkeypatch = pytest.MonkeyPatch()  # for as long as the process lives
-    last = Round(-1 - seeds.start, path, monkeypatch, core, real)
+    last = Round(-1 - seeds.start, path, caches, monkeypatch, core, real)
     last.leave()
     signal.alarm(LONG)
 
@@ -382,11 +396,11 @@ def rounds(path: Path, core: ModuleType | None, seeds: range, real: bool = False
 def in_processes(path: Path, core: ModuleType | None, count: int, first: int, real: bool, size: int = 50) -> None:
     """Do them in processes of their own, that are forked from this one before it uses CUDA."""
     for start in range(first, first + count, size):
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryDirectory() as caches:
             child = os.fork()
             if child == 0:
                 os.dup2(said.fileno(), 2)
-                rounds(path, core, range(start, min(start + size, first + count)), real)
+                rounds(path, Path(caches), core, range(start, min(start + size, first + count)), real)
                 sys.exit()  # as a program ends, with what waits for its threads
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             said.seek(0)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.errors import ForeignBuildError, ToolchainError
+from jitlto.cuda import toolkit
 from jitlto.packaging.foreign import cmake
 from jitlto.packaging.foreign.cmake import RecordedCall, find_cmake, read_project
 from tests.support.errors import raises
@@ -179,3 +180,91 @@ def test_the_wheel_of_cmake_stands_in_for_one_on_path(monkeypatch: pytest.Monkey
 def test_a_file_that_does_not_exist_is_named_without_asking_cmake(tmp_path: Path) -> None:
     with raises(ForeignBuildError, "import-missing-file", where="none.txt"):
         read_project(tmp_path / "none.txt", {})
+
+
+CONFIG = """
+include(CMakeFindDependencyMacro)
+find_dependency(Base 1.0)
+include("${CMAKE_CURRENT_LIST_DIR}/dep-targets.cmake")
+"""
+TARGETS = """
+get_filename_component(_IMPORT_PREFIX "${CMAKE_CURRENT_LIST_FILE}" PATH)
+add_library(dep::dep SHARED IMPORTED)
+set_target_properties(dep::dep PROPERTIES
+  INTERFACE_COMPILE_DEFINITIONS "DEP=1;$<$<COMPILE_LANGUAGE:CUDA>:DEP_CUDA>"
+  INTERFACE_COMPILE_OPTIONS "$<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:--extended-lambda>;$<$<COMPILE_LANGUAGE:CXX>:-Wall>"
+  INTERFACE_INCLUDE_DIRECTORIES "${_IMPORT_PREFIX}/include"
+  INTERFACE_LINK_LIBRARIES "base::base;$<$<CONFIG:Debug>:none::none>;\\$<LINK_ONLY:host::host>")
+set_property(TARGET dep::dep APPEND PROPERTY IMPORTED_CONFIGURATIONS RELEASE)
+set_target_properties(dep::dep PROPERTIES IMPORTED_LOCATION_RELEASE "${_IMPORT_PREFIX}/libdep.so")
+get_target_property(found dep::dep INTERFACE_INCLUDE_DIRECTORIES)
+if(NOT found)
+  message(FATAL_ERROR "a property that was set is not there")
+endif()
+"""
+BASE = """
+if(NOT TARGET base::base)
+  add_library(base::base INTERFACE IMPORTED)
+  target_include_directories(base::base INTERFACE "${CMAKE_CURRENT_LIST_DIR}/include")
+  set_property(TARGET base::base PROPERTY INTERFACE_COMPILE_DEFINITIONS BASE=$<BOOL:yes>)
+endif()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["prefix", "dir", "wheel", "rapids"])
+def test_what_an_installed_package_declares_reaches_the_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    for name, text in {"dep/dep-config.cmake": CONFIG, "dep/dep-targets.cmake": TARGETS, "Base/BaseConfig.cmake": BASE,
+                       "Base/BaseConfigVersion.cmake": "set(PACKAGE_VERSION_COMPATIBLE TRUE)"}.items():  # fmt: skip
+        path = tmp_path / "installed" / "libdep" / "lib64" / "cmake" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    packages = path.parent.parent
+    how = {"prefix": {"CMAKE_PREFIX_PATH": f"{packages.parent.parent}"},
+           "dir": {"dep_DIR": f"{packages / 'dep'}", "Base_DIR": f"{packages / 'Base'}"}}.get(way, {})  # fmt: skip
+    if not how:
+        monkeypatch.syspath_prepend(tmp_path / "installed")
+    find = "rapids_cpm_find(dep 1.0 GLOBAL_TARGETS dep::dep)" if way == "rapids" else "find_package(dep REQUIRED)"
+    text = f"""
+        {find}
+        add_library(needs INTERFACE)
+        target_link_libraries(needs INTERFACE dep::dep)
+        generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in KERNEL_LINK_LIBRARIES needs)
+    """
+    (found,) = read(tmp_path, text, **how)
+    assert found.include == [f"{packages}/dep/include", f"{packages}/Base/include"]
+    assert (found.definitions, found.options) == (["DEP=1", "DEP_CUDA", "BASE=1"], ["--extended-lambda"])
+
+
+@pytest.mark.slow
+def test_the_compiler_is_the_one_that_will_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+        project(p LANGUAGES CUDA)
+        find_package(CUDAToolkit REQUIRED)
+        set(CMAKE_CUDA_ARCHITECTURES 70 80)
+        if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13.0)
+          list(REMOVE_ITEM CMAKE_CUDA_ARCHITECTURES 70)
+        endif()
+        add_library(lib INTERFACE)
+        target_compile_options(lib INTERFACE $<$<CUDA_COMPILER_ID:NVIDIA>:-DV=$<CUDA_COMPILER_VERSION>>)
+        generate_jit_lto_kernels(f NAME_FORMAT "${CUDAToolkit_VERSION} ${CUDAToolkit_VERSION_MAJOR}"
+          KERNEL_INPUT_FILE k.cu.in KERNEL_LINK_LIBRARIES lib)
+    """
+    nvcc = tmp_path / "nvcc"
+    nvcc.touch(0o755)
+
+    def told(**definitions: str) -> tuple[str, str, list[str]]:
+        (found,) = read(tmp_path, text, **definitions)
+        return found.arguments["NAME_FORMAT"], found.arguments["CMAKE_CUDA_ARCHITECTURES"], list(found.options)
+
+    monkeypatch.setattr(toolkit, "find_binary", lambda _: str(nvcc))
+    nvcc.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.131'\n")
+    assert told() == ("12.4.131 12", "70;80", ["-DV=12.4.131"])
+    nvcc.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n")
+    assert told() == ("13.0.88 13", "80", ["-DV=13.0.88"])
+    assert told(CMAKE_CUDA_COMPILER_VERSION="12.9")[1] == "70;80"
+    monkeypatch.setattr(toolkit, "find_binary", lambda _: None)
+    version = toolkit.nvrtc_version()
+    assert told() == (f"{version} {version.major}", "80" if version.major > 12 else "70;80", [f"-DV={version}"])
