@@ -15,6 +15,8 @@ from pathlib import Path
 
 from jitlto.base.errors import ForeignBuildError, ToolchainError
 from jitlto.base.files import temporary_directory
+from jitlto.base.versions import Version
+from jitlto.cuda import toolkit
 
 _PROJECT = Path(__file__).parent / "project"
 # CMake names the command that it does not know.
@@ -91,12 +93,27 @@ def _configure(lists: Path, definitions: Mapping[str, str], unknown: Sequence[st
         "CMAKE_MAKE_PROGRAM": sys.executable,  # nothing is built
     }
     command = [find_cmake(), "-Wno-dev", "-G", "Unix Makefiles", "-S", str(_PROJECT), "-B", str(directory / "binary")]
-    command += [f"-D{name}={value}" for name, value in {**definitions, **own}.items()]
+    command += [f"-D{name}={value}" for name, value in {**_ask_compiler(), **definitions, **own}.items()]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LONGEST_RUN)
     except subprocess.TimeoutExpired:
         raise _error(f"CMake does not end within {_LONGEST_RUN:g} seconds", lists) from None
     return done.stderr.decode("utf-8", "replace") if done.returncode else None
+
+
+def _ask_compiler() -> dict[str, str]:
+    """Return what CMake's variables say of the CUDA compiler: of nvcc, or else of NVRTC, if there is one."""
+    try:
+        nvcc = toolkit.find_binary("nvcc")
+        text = subprocess.run([nvcc, "--version"], capture_output=True, check=False).stdout if nvcc else b""
+        found = re.search(rb"V(\d+\.\d+\.\d+)", text)
+        version = found[1].decode() if found else str(toolkit.nvrtc_version())
+    except (OSError, ToolchainError):
+        return {}
+    major, minor = Version.parse(version)
+    names = "CMAKE_CUDA_COMPILER_VERSION", "CMAKE_CUDA_COMPILER_TOOLKIT_VERSION", "CUDAToolkit_VERSION"
+    parts = {"CUDAToolkit_VERSION_MAJOR": f"{major}", "CUDAToolkit_VERSION_MINOR": f"{minor}"}
+    return dict.fromkeys(names, version) | parts | {"CUDA_VERSION": f"{major}.{minor}"}
 
 
 def _find_prefixes() -> list[str]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from jitlto.base.errors import ForeignBuildError
+from jitlto.base.versions import Architecture, Version, lowest_base
+from jitlto.cuda.compatibility import can_link_for
 from jitlto.families.matrix import load_matrix, parse_matrix
 from jitlto.packaging.foreign.cmake import RecordedCall
 from jitlto.record.fragment import Role, is_name
@@ -21,6 +23,7 @@ _TYPE_OR_NUMBER = re.compile(r"[\w:<>, *&]+")
 # Directories whose names say what is in them, and not what it is for.
 _GENERIC = {"jit_lto_kernels", "jit_lto", "jit", "kernels", "kernel", "templates", "src", "source", "detail", "impl",
             "fragments", "cuda", "cpp", "lib", "include", ""}  # fmt: skip
+_ARCHITECTURE = re.compile(r"(\d{2,3}[af]?)(?:-real|-virtual)?")
 # Options of nvcc whose value is the next argument.
 _WITH_VALUE = re.compile(
     r"-X\w+|--?(?:compiler|ptxas|nvlink)-options|--?diag[-_](?:suppress|error|warn)|-gencode|--generate-code|-arch|-t"
@@ -122,7 +125,8 @@ def make_families(
         The families, sorted by name, and what could not be taken over.
 
     Raises:
-        ForeignBuildError: If there is no call, or one lacks an argument or names a file that does not exist.
+        ForeignBuildError: If there is no call, or one lacks an argument, names a file that does not exist, or is
+            compiled for an architecture that the compiler refuses.
         MatrixError: If a matrix breaks a rule.
     """
     calls = [_read(each) for each in recorded]
@@ -204,7 +208,7 @@ def _alike(calls: Iterable[_Call]) -> Iterable[list[_Call]]:
 
 def _head(name: str, calls: Sequence[_Call], uses: Sequence[str], folder: Path) -> tuple[Flags, list[str]]:
     """Return what all groups of a family compile with, and the lines of its declaration before them."""
-    flags, standards, architectures = Flags(), [17], list[int]()
+    flags, standards, architectures = Flags(), [17], list[Architecture]()
     for call in (each.recorded for each in calls):
         variables = call.arguments
         flags.include += map(Path, call.include)
@@ -212,15 +216,14 @@ def _head(name: str, calls: Sequence[_Call], uses: Sequence[str], folder: Path) 
         flags.add([*call.options, f"SHELL:{variables.get('CMAKE_CUDA_FLAGS', '')}"])
         features = (re.sub("^(?:cuda|cxx)_std_", "", feature) for feature in call.features)
         standards += map(int, filter(str.isdecimal, (variables.get("CMAKE_CUDA_STANDARD", ""), *features)))
-        targets = variables.get("CMAKE_CUDA_ARCHITECTURES", "").split(";")
-        architectures += [int(number) for each in targets if (number := each.partition("-")[0]).isdecimal()]
+        architectures += _architectures(variables)
     values = {
         "name": name,
         "toolchain": "nvcc",
         "syntax": "cmake",
         "std": f"c++{max(standards)}",
         "include": [_relative(path, folder) for path in dict.fromkeys(flags.include) if path.is_dir()] or ["."],
-        "archs": [str(min(architectures))] if architectures else None,
+        "archs": [str(lowest_base(architectures))] if architectures else None,
         "options": flags.options,
     }
     lines = ["[family]", *_lines(values)]
@@ -229,6 +232,20 @@ def _head(name: str, calls: Sequence[_Call], uses: Sequence[str], folder: Path) 
     if flags.link:
         lines += ["", "[link]", *_lines(flags.link)]
     return flags, lines
+
+
+def _architectures(variables: Mapping[str, str]) -> list[Architecture]:
+    """Return those that a call is compiled for, if they have numbers; each must be one of the compiler's."""
+    targets = variables.get("CMAKE_CUDA_ARCHITECTURES", "").split(";")
+    found = [Architecture.parse(each[1]) for each in map(_ARCHITECTURE.fullmatch, targets) if each]
+    compiler = variables.get("CMAKE_CUDA_COMPILER_VERSION")
+    for each in found:
+        if compiler and not can_link_for(Version.parse(compiler), each):
+            what = f"CUDA {compiler} does not compile for architecture {each} of CMAKE_CUDA_ARCHITECTURES"
+            hint = "give others: -D CMAKE_CUDA_ARCHITECTURES=..., or where the project sets it; or take another toolkit"
+            where = variables["CMAKE_CURRENT_LIST_FILE"]
+            raise ForeignBuildError(what, code="import-architecture", where=where, hint=hint)
+    return found
 
 
 def _group(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.errors import ForeignBuildError, ToolchainError
+from jitlto.cuda import toolkit
 from jitlto.packaging.foreign import cmake
 from jitlto.packaging.foreign.cmake import RecordedCall, find_cmake, read_project
 from tests.support.errors import raises
@@ -235,3 +236,35 @@ def test_what_an_installed_package_declares_reaches_the_calls(
     (found,) = read(tmp_path, text, **how)
     assert found.include == [f"{packages}/dep/include", f"{packages}/Base/include"]
     assert (found.definitions, found.options) == (["DEP=1", "DEP_CUDA", "BASE=1"], ["--extended-lambda"])
+
+
+@pytest.mark.slow
+def test_the_compiler_is_the_one_that_will_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+        project(p LANGUAGES CUDA)
+        find_package(CUDAToolkit REQUIRED)
+        set(CMAKE_CUDA_ARCHITECTURES 70 80)
+        if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13.0)
+          list(REMOVE_ITEM CMAKE_CUDA_ARCHITECTURES 70)
+        endif()
+        add_library(lib INTERFACE)
+        target_compile_options(lib INTERFACE $<$<CUDA_COMPILER_ID:NVIDIA>:-DV=$<CUDA_COMPILER_VERSION>>)
+        generate_jit_lto_kernels(f NAME_FORMAT "${CUDAToolkit_VERSION} ${CUDAToolkit_VERSION_MAJOR}"
+          KERNEL_INPUT_FILE k.cu.in KERNEL_LINK_LIBRARIES lib)
+    """
+    nvcc = tmp_path / "nvcc"
+    nvcc.touch(0o755)
+
+    def told(**definitions: str) -> tuple[str, str, list[str]]:
+        (found,) = read(tmp_path, text, **definitions)
+        return found.arguments["NAME_FORMAT"], found.arguments["CMAKE_CUDA_ARCHITECTURES"], list(found.options)
+
+    monkeypatch.setattr(toolkit, "find_binary", lambda _: str(nvcc))
+    nvcc.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.131'\n")
+    assert told() == ("12.4.131 12", "70;80", ["-DV=12.4.131"])
+    nvcc.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n")
+    assert told() == ("13.0.88 13", "80", ["-DV=13.0.88"])
+    assert told(CMAKE_CUDA_COMPILER_VERSION="12.9")[1] == "70;80"
+    monkeypatch.setattr(toolkit, "find_binary", lambda _: None)
+    version = toolkit.nvrtc_version()
+    assert told() == (f"{version} {version.major}", "80" if version.major > 12 else "70;80", [f"-DV={version}"])

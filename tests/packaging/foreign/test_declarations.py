@@ -145,6 +145,19 @@ def test_calls_of_one_template_are_one_group_unless_their_options_differ(tmp_pat
 
 
 @pytest.mark.slow
+def test_an_architecture_that_the_compiler_refuses_is_an_error_with_the_file(tmp_path: Path) -> None:
+    lists = "set(CMAKE_CUDA_COMPILER_VERSION {})\nset(CMAKE_CUDA_ARCHITECTURES {})\n" + CALL.replace("{}", "")
+    with raises(ForeignBuildError, "import-architecture", "70", "13.0.88", where="lib/CMakeLists.txt", hint="-D"):
+        families(tmp_path / "old", lists.format("13.0.88", "80-real 70-virtual"))
+    with raises(ForeignBuildError, "import-architecture", "120a", "12.4", where="lib/CMakeLists.txt"):
+        families(tmp_path / "new", lists.format("12.4", "120a"))
+    found, _ = families(tmp_path / "known", lists.format("12.9", "70-virtual 90a native"))
+    assert found["lib"]["family"]["archs"] == ["70"]
+    found, _ = families(tmp_path / "suffix", lists.format("12.9", "90a-real"))
+    assert found["lib"]["family"]["archs"] == ["90a"]
+
+
+@pytest.mark.slow
 def test_mistakes_name_the_call(tmp_path: Path) -> None:
     with raises(ForeignBuildError, "import-no-call"):
         families(tmp_path / "none", "project(p)\n")

@@ -19,7 +19,8 @@ function(generate_jit_lto_kernels)
   foreach(_jitlto_name IN ITEMS NAME_FORMAT MATRIX_JSON_FILE MATRIX_JSON_STRING KERNEL_INPUT_FILE KERNEL_EXTRA_COMPILE_OPTIONS)
     jitlto_record(${_jitlto_name} _jitlto_${_jitlto_name})
   endforeach()
-  foreach(_jitlto_name IN ITEMS CMAKE_CUDA_STANDARD CMAKE_CUDA_FLAGS CMAKE_CUDA_ARCHITECTURES CMAKE_CURRENT_SOURCE_DIR)
+  foreach(_jitlto_name IN ITEMS CMAKE_CUDA_STANDARD CMAKE_CUDA_FLAGS CMAKE_CUDA_ARCHITECTURES
+          CMAKE_CUDA_COMPILER_VERSION CMAKE_CURRENT_LIST_FILE CMAKE_CURRENT_SOURCE_DIR)
     jitlto_record(${_jitlto_name} ${_jitlto_name})
   endforeach()
   # A template may use variables of the caller beside those of the matrix.
@@ -45,7 +46,7 @@ function(generate_jit_lto_kernels)
     string(APPEND _jitlto_content
            "${_jitlto_separator}${_jitlto_own};$<TARGET_PROPERTY:${_jitlto_target},INTERFACE_${_jitlto_name}>")
   endforeach()
-  file(GENERATE OUTPUT "${JITLTO_RECORD}/${_jitlto_number}" CONTENT "${_jitlto_content}")
+  file(GENERATE OUTPUT "${JITLTO_RECORD}/${_jitlto_number}" CONTENT "${_jitlto_content}" TARGET ${_jitlto_target})
 endfunction()
 
 # Other functions of these projects expand matrices too, with a program that is not run.
