@@ -299,6 +299,9 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
             other = document.table("device").table(name)
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
     link = _read_link(document.table("link", required=False))
+    if link.tiered and not family.sass:
+        hint = 'write sass = ["90"] under [family], or remove tiered'
+        raise document.table("link").error("tiered is for families with cubins, and this one has none", hint)
     uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
     include: dict[str, Path] = {}
     for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
