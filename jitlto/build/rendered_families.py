@@ -30,8 +30,12 @@ from jitlto.record.fragment import FragmentKey
 from jitlto.record.headers import Source
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
-# Whatever may ask for the architecture: __CUDA_ARCH__ and its like, <nv/target>, and what libraries make of them.
-_ARCHITECTURES = re.compile(rb"ARCH|\bNV_|\barch_|compute_cap")
+# Whatever may ask for the architecture: __CUDA_ARCH__ and its like, <nv/target>, and what libraries make of them; what
+# is emulated for some, with other rounding or state; and headers that only the preprocessor finds.
+_ARCHITECTURES = re.compile(
+    rb"ARCH|\bNV_|(?<![a-z])arch_|compute_cap|bf16|bfloat16|fp[468](?!\d)|barrier|pipeline|memcpy_async|cooperative_groups"
+    rb"|\bcut(?:e|lass)\b|#\s*include\s+\w"
+)
 
 
 class RenderedFamilies:

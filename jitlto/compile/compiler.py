@@ -18,7 +18,7 @@ from jitlto.compile.signatures import Parameters, mangled_parameters
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.bodies import hash_weak
 from jitlto.cuda.ptx import Module, parse_ptx
-from jitlto.record.fragment import ImageForm, ImageKind, Symbol
+from jitlto.record.fragment import ImageForm, ImageKind, Symbol, SymbolKind
 from jitlto.record.headers import Source
 
 #: Name in ``family.toml`` → the module that has a class ``Compiler`` for it.
@@ -147,19 +147,27 @@ class Toolchain(ABC):
             self.name, self.version, module.target, module.isa, module.provides, module.requires,
             tuple(kernels), tuple(sorted(images)), made.reads, made.log,
             tuple((name, mangled_parameters(name, len(sizes))) for name, sizes in kernels),
-            hash_weak(module) if wants_ptx else (),
+            hash_weak(modules[0]) if wants_ptx else (),
         )  # fmt: skip
 
 
 def merge_modules(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:
     """Return the module of the first architecture, which must provide what the others do, with all they require.
 
+    It is left without what is weak and not provided for all; who requires that finds none.
+
     Raises:
         CompileError: If code under ``__CUDA_ARCH__`` makes a function or its parameters differ between architectures.
     """
     first = modules[0]
+    common = set.intersection(*({symbol.name for symbol in module.provides} for module in modules))
+
+    def needed(module: Module) -> set[Symbol]:
+        # The toolkit's headers have inline functions and constants for some architectures alone, or of other names.
+        return {s for s in module.provides if s.name in common or not s.weak or s.kind is SymbolKind.KERNEL}
+
     for architecture, module in zip(architectures[1:], modules[1:], strict=True):
-        differing = sorted({s.name for s in set(first.provides) ^ set(module.provides)})
+        differing = sorted({s.name for s in needed(first) ^ needed(module)})
         if differing:
             raise CompileError(
                 f"{demangle(differing[0])} differs between {architectures[0].compute} and {architecture.compute}",
@@ -167,7 +175,8 @@ def merge_modules(architectures: Sequence[Architecture], modules: Sequence[Modul
                 hint="define every function for all of archs and sass alike; only bodies may depend on __CUDA_ARCH__",
             )
     required = {d.name: d for module in modules for d in module.declarations.values() if not d.defined}
-    return replace(first, declarations=required | first.declarations)
+    alone = {symbol.name for symbol in first.provides} - common
+    return replace(first, declarations=required | {n: d for n, d in first.declarations.items() if n not in alone})
 
 
 def find_toolchain(name: str, shared_directory: Path | None = None) -> Toolchain:

@@ -62,6 +62,24 @@ def test_what_a_cubin_alone_requires_is_required(toolchain: str, kinds: tuple[Im
     ]
 
 
+NAMED = """
+#if __CUDA_ARCH__ >= 900
+#define HELPER late
+#else
+#define HELPER early
+#endif
+inline __device__ __noinline__ int HELPER(int x) { return x * 3; }
+__device__ int own(int x) { return HELPER(x); }
+"""
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+def test_inline_functions_of_some_architectures_belong_to_the_source(kinds: tuple[ImageKind, ...]) -> None:
+    compiled = compile_text("nvrtc", NAMED, kinds)  # as names in CUB and cooperative groups do
+    assert [symbol.name for symbol in compiled.provides] == ["_Z3owni"]
+    assert compiled.requires == ()
+
+
 LOADS = 'extern "C" __device__ int load(const int* x) { return x[0] + x[1]; }'
 
 

@@ -66,6 +66,7 @@ class TierDriver(launchers.FakeDriver):
         super().__init__(monkeypatch, core)
         self.seen = threading.local()
         self.codes: dict[int, bytes] = {}  # by handle
+        self.fast: set[bytes] = set()  # code of the fast tier
         self.refused: set[bytes] = set()  # code that does not load
         self._numbers = iter(range(1, 1 << 60))
         monkeypatch.setattr(launcher_module, "ObjectCode", SimpleNamespace(from_cubin=self._load))
@@ -104,16 +105,16 @@ class TierDriver(launchers.FakeDriver):
     def cuCtxPopCurrent(self) -> None:  # noqa: N802
         """Note nothing."""
 
+    def tier_of(self, kernel: int) -> str:
+        """That of the kernel with a handle."""
+        return "fast" if self.codes[kernel] in self.fast else "lto"
+
     def _launch(self, handle: int, shape: Any, kernel: int, addresses: Any) -> Any:
-        if tier_of(self.codes[kernel]) == "fast" and shape.block[0] == BIG:
+        if self.tier_of(kernel) == "fast" and shape.block[0] == BIG:
             return launchers.INVALID
         pointer, number = (launchers._read(at, of) for at, of in zip(addresses, self.signatures[kernel], strict=True))
-        self.seen.launches.append((self.codes[kernel], int(handle), int(pointer), int(number), shape.block[0]))
+        self.seen.launches.append((kernel, int(handle), int(pointer), int(number), shape.block[0]))
         return launchers.OK
-
-
-def tier_of(code: bytes) -> str:
-    return "fast" if code.startswith(b"fast") else "lto"
 
 
 class Kernel:
@@ -163,8 +164,8 @@ class Round:
         signature = next(iter(self.family.kernels())).resolution.entry.signature
         self.driver.signatures = dict.fromkeys(range(1, 100), signature)
         self.is_strict = not real and self.random.random() < 0.1  # warnings are errors
-        if not real:
-            monkeypatch.setattr(linker, "link_plan", self._link)
+        self._linker = linker.link_plan
+        monkeypatch.setattr(linker, "link_plan", self._link)
         if pick((0, 0, 1)):
             self.session.events.subscribe(partial(self._listen, random.Random(seed)))  # noqa: S311
 
@@ -172,7 +173,13 @@ class Round:
         wanted = dict(plan.configuration)
         return self.kernels[wanted["data_type"], wanted["op_name"]]
 
-    def _link(self, _: object, plan: Any, *, is_first: bool = False, ptx: bool = False) -> LinkedKernel:
+    def _link(self, store: Any, plan: Any, *, is_first: bool = False) -> LinkedKernel:
+        linked = (self._linker if self.real else self._pretend)(store, plan, is_first=is_first)
+        if is_first:
+            self.driver.fast.add(linked.cubin)
+        return linked
+
+    def _pretend(self, _: object, plan: Any, *, is_first: bool) -> LinkedKernel:
         kernel = self._of(plan)
         with uninterrupted:
             time.sleep(0 if is_first else self.random.choice((0, 0, 0.0005, 0.003)))
@@ -233,11 +240,11 @@ class Round:
             return
         expected = (stream, 0, number, block)
         self._check([each[1:] for each in seen] == [expected], f"launched {seen} instead of {expected}")
-        code = seen[0][0]
+        code, tier = self.driver.codes[seen[0][0]], self.driver.tier_of(seen[0][0])
         if not self.real:
             self._check(code.endswith(str(sorted(kernel.configuration.items())).encode()), f"another kernel: {code!r}")
-        self._check(not late or tier_of(code) == "lto" or kernel.stays_fast, f"{tier_of(code)} after the exchange")
-        self.note(kernel, tier_of(code))
+        self._check(not late or tier == "lto" or kernel.stays_fast, f"{tier} after the exchange")
+        self.note(kernel, tier)
 
     def note(self, kernel: Kernel, tier: str) -> None:
         if tier == "lto":
@@ -275,7 +282,7 @@ class Round:
 
     def handle(self, _: random.Random, kernel: Kernel, launcher: Any) -> None:
         found = self._try(lambda: int(launcher.kernel.handle))
-        self._check(kernel.stays_fast or tier_of(self.driver.codes[found]) == "lto", "a fast kernel is given away")
+        self._check(kernel.stays_fast or self.driver.tier_of(found) == "lto", "a fast kernel is given away")
 
     def reset(self, *_: object) -> None:
         self.session.reset()
@@ -396,7 +403,9 @@ def rounds(path: Path, caches: Path, core: ModuleType | None, seeds: range, real
 def in_processes(path: Path, core: ModuleType | None, count: int, first: int, real: bool, size: int = 50) -> None:
     """Do them in processes of their own, that are forked from this one before it uses CUDA."""
     for start in range(first, first + count, size):
-        with tempfile.TemporaryFile() as said, tempfile.TemporaryDirectory() as caches:
+        # The child removes the caches while threads behind may still write into them.
+        caching = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        with tempfile.TemporaryFile() as said, caching as caches:
             child = os.fork()
             if child == 0:
                 os.dup2(said.fileno(), 2)
