@@ -61,7 +61,7 @@ def cmake(lists: Path, output: Path, definitions: tuple[str, ...]) -> None:
     nothing. Import only projects that you trust: CMake may read and write any of your files. A family without
     kernels is used by all others.
     """
-    calls, unknown = read_project(lists, dict(parse_pairs(definitions)))
+    calls, left_out = read_project(lists, dict(parse_pairs(definitions)))
     families, notes = make_families(calls, lists.absolute().parent, output.absolute(), lists.name)
     files = {path: text for family in families for path, text in family.files.items()}
     for path in files:
@@ -70,11 +70,9 @@ def cmake(lists: Path, output: Path, definitions: tuple[str, ...]) -> None:
             raise ForeignBuildError("exists already", code="import-exists", where=str(path), hint=hint)
     for path, text in files.items():
         write_output(path, text.encode(), make_directory=True)
-    if unknown:
-        print_warning(f"unknown without the project's dependencies, and left out: {', '.join(unknown)}")
-    for note in notes:
-        print_warning(note)
     paths = [output / family.name / "family.toml" for family in families]
     for family, path in zip(families, paths, strict=True):
         click.echo(f"{path}: {pluralize(family.groups, 'group')}")
     click.echo(f"build them: jitlto build {' '.join(map(str, paths))} -o kernels.fragdb")
+    for note in (*left_out, *notes):
+        print_warning(note)

@@ -324,8 +324,8 @@ class Launcher(Shared):
                 if self.wait().handle is used:
                     raise
         packing.give_back(packed)  # the driver has copied the values
-        self._launches += 1
-        if self._launches == 2 and type(self).__call__ is Launcher.__call__:
+        self._launches = launches = self._launches + 1  # of threads at the same time, one is the second
+        if launches == 2 and type(self).__call__ is Launcher.__call__:
             # Not at the first launch: a kernel that is launched once should not wait for it.
             from jitlto.launch.signature import core_signature
 

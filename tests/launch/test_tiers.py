@@ -638,6 +638,17 @@ def test_a_warning_that_is_an_error_prevents_no_exchange_and_comes_once(
     assert world.events.count(Kind.EXCHANGED) == 1
 
 
+def test_the_core_is_used_from_the_second_launch_on_though_a_third_ends_first(
+    world: World, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher, counts = world.family(path).launcher(**FLOAT), iter([1, 3])
+    monkeypatch.setattr(
+        plain_class(Launcher), "_launches", property(lambda _: next(counts), lambda *_: None), raising=False
+    )
+    world.launch(launcher)
+    assert hasattr(launcher, "_quick") == bool(world.driver.core)
+
+
 def test_a_sequence_waits_for_lto(world: World, path: Path) -> None:
     world.may_exchange.set()
     launcher = world.family(path).launcher(**FLOAT)

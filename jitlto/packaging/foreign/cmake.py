@@ -20,7 +20,11 @@ from jitlto.cuda import toolkit
 
 _PROJECT = Path(__file__).parent / "project"
 # CMake names the command that it does not know.
-_UNKNOWN = re.compile(r"CMake Error at \S+:\d+ \((\w+)\):\s+Unknown CMake command")
+_UNKNOWN = re.compile(r"CMake Error at .+:\d+ \((\w+)\):\s+Unknown CMake command")
+# What the stubs leave out, and the project's line among those that led there.
+_NOTE = re.compile(
+    r"^   jitlto: (.+)\n(?:(?!CMake |  /).*\n)*(?:  /.*/CMakeFindDependencyMacro.*\n)*  (/.+):(\d+) \(", re.M
+)
 _LONGEST_RUN = 120.0  # seconds; the largest project known takes one
 
 
@@ -54,8 +58,8 @@ def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Reco
         definitions: Cache variables, as ``cmake -D`` takes them.
 
     Returns:
-        Its calls of ``generate_jit_lto_kernels`` in order; and the names of the commands that are unknown without the
-        project's dependencies, which are left out.
+        Its calls of ``generate_jit_lto_kernels`` in order; and what was left out, each with the first line that has it:
+        commands, files and packages that are unknown without the project's dependencies.
 
     Raises:
         ToolchainError: If there is no CMake.
@@ -67,11 +71,15 @@ def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Reco
     unknown: list[str] = []
     while True:
         with temporary_directory("jitlto-") as temporary:
-            log = _configure(lists, definitions, unknown, Path(temporary))
-            if log is None:
+            has_failed, log = _configure(lists, definitions, unknown, Path(temporary))
+            if not has_failed:
+                places: dict[str, str] = {}
+                for what, file, line in _NOTE.findall(log):
+                    places.setdefault(what, f"{file}:{line}")
+                notes = [f"{place}: {what}: left out" for what, place in places.items()]
                 try:
                     files = sorted(Path(temporary, "record").iterdir(), key=lambda path: int(path.name))
-                    return [_parse(path.read_text("utf-8")) for path in files], unknown
+                    return [_parse(path.read_text("utf-8")) for path in files], notes
                 except (ValueError, TypeError, KeyError):
                     what = "the project has written to the record of its calls, or one of them is not UTF-8"
                     raise _error(what, lists) from None
@@ -81,8 +89,10 @@ def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Reco
         unknown.append(found[1])
 
 
-def _configure(lists: Path, definitions: Mapping[str, str], unknown: Sequence[str], directory: Path) -> str | None:
-    """Configure a project, with its calls recorded below a directory; return what CMake said if it failed."""
+def _configure(
+    lists: Path, definitions: Mapping[str, str], unknown: Sequence[str], directory: Path
+) -> tuple[bool, str]:
+    """Configure a project, with its calls recorded below a directory; return whether CMake failed, and what it said."""
     (directory / "record").mkdir()
     own = {
         "JITLTO_SOURCE": str(lists.absolute().parent),
@@ -98,7 +108,7 @@ def _configure(lists: Path, definitions: Mapping[str, str], unknown: Sequence[st
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LONGEST_RUN)
     except subprocess.TimeoutExpired:
         raise _error(f"CMake does not end within {_LONGEST_RUN:g} seconds", lists) from None
-    return done.stderr.decode("utf-8", "replace") if done.returncode else None
+    return done.returncode != 0, done.stderr.decode("utf-8", "replace")
 
 
 def _ask_compiler() -> dict[str, str]:

@@ -254,7 +254,7 @@ def _group(
     """Return the lines of a group of a family with such options; its matrix, if that has no file, goes to ``files``."""
     first, stem = calls[0], calls[0].template.name.partition(".")[0]
     formats = [call.recorded.arguments["NAME_FORMAT"] for call in calls]
-    literal = re.sub(r"[^A-Za-z0-9_.-]", "_", formats[0].partition("@")[0]).strip("_.-")
+    literal = re.sub(r"[^A-Za-z0-9.-]+", "_", _PLACEHOLDER.sub("_", formats[0])).strip("_.-")
     names = [*([literal] if len(calls) == 1 and is_name(literal) else []), stem]
     name = next(each for each in (*names, *(f"{stem}_{n}" for n in range(2, len(taken) + 3))) if each not in taken)
     taken.add(name)

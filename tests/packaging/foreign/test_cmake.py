@@ -268,3 +268,35 @@ def test_the_compiler_is_the_one_that_will_build(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(toolkit, "find_binary", lambda _: None)
     version = toolkit.nvrtc_version()
     assert told() == (f"{version} {version.major}", "80" if version.major > 12 else "70;80", [f"-DV={version}"])
+
+
+@pytest.mark.slow
+def test_what_is_left_out_is_listed_once_with_its_first_line(tmp_path: Path) -> None:
+    (tmp_path / "dep-config.cmake").write_text("include(CMakeFindDependencyMacro)\nfind_dependency(absent)\n")
+    (tmp_path / "sub dir").mkdir()
+    (tmp_path / "sub dir" / "CMakeLists.txt").write_text("rapids_cuda_patch_toolkit()\nrapids_cuda_patch_toolkit()\n")
+    lists = tmp_path / "CMakeLists.txt"
+    lists.write_text("""
+        include(rapids-cmake)
+        include(GNUInstallDirs)
+        include(none.cmake OPTIONAL)
+        find_package(CUDAToolkit REQUIRED)
+        add_subdirectory("sub dir")
+        find_package(dep)
+        macro(find)
+          find_package(missing 1.0 REQUIRED)
+        endmacro()
+        find()
+        rapids_cuda_patch_toolkit()
+        add_subdirectory(gone)
+        message(WARNING "of the project")
+    """)
+    calls, notes = read_project(lists, {"dep_DIR": str(tmp_path)})
+    assert calls == []
+    assert [tuple(note.removeprefix(f"{tmp_path}/").split(": ")[:2]) for note in notes] == [
+        ("CMakeLists.txt:2", "no file rapids-cmake"),
+        ("sub dir/CMakeLists.txt:1", "unknown command rapids_cuda_patch_toolkit"),
+        ("dep-config.cmake:2", "package absent is not installed"),
+        ("CMakeLists.txt:9", "package missing is not installed"),
+        ("CMakeLists.txt:13", "no directory gone"),
+    ]

@@ -145,6 +145,14 @@ def test_calls_of_one_template_are_one_group_unless_their_options_differ(tmp_pat
 
 
 @pytest.mark.slow
+def test_a_group_is_named_after_all_literal_parts_of_the_format(tmp_path: Path) -> None:
+    calls = [CALL.format(f"KERNEL_EXTRA_COMPILE_OPTIONS -D{n}").replace("k_@x@", form) for n, form in
+             enumerate(("ivf_@x@_scan_@x@_interleaved", "@x@_pq@x@_scan", "ivf_flat_@x@", "@x@"))]  # fmt: skip
+    found, _ = families(tmp_path, "".join(calls))
+    assert {*found["lib"]["entrypoint"]} == {"ivf_scan_interleaved", "pq_scan", "ivf_flat", "k"}
+
+
+@pytest.mark.slow
 def test_an_architecture_that_the_compiler_refuses_is_an_error_with_the_file(tmp_path: Path) -> None:
     lists = "set(CMAKE_CUDA_COMPILER_VERSION {})\nset(CMAKE_CUDA_ARCHITECTURES {})\n" + CALL.replace("{}", "")
     with raises(ForeignBuildError, "import-architecture", "70", "13.0.88", where="lib/CMakeLists.txt", hint="-D"):
