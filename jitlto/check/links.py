@@ -43,7 +43,7 @@ class LinkJob:
             LinkError: If it does not link, or cannot be what the first launches of a family with two tiers take.
         """
         plan = self.plan
-        is_first = plan.mode == "sass" and plan.options.tiered
+        is_first = plan.mode == "sass" and plan.options.tiered and not plan.options.libraries
         cache = plan.services.kernel_cache
         linked: LinkedKernel = cache.linker(plan, is_first=True) if is_first else plan.link(use_cache=False)
         return linked.warnings or None
@@ -71,8 +71,9 @@ class LinkJob:
             select_image(entry, ImageKind.SASS, plan.target, nvjitlink.version())
         except (VersionError, ArchitectureError):
             return None
-        message = f"{entry.key} begins with LTO for {plan.target.sm}: a fragment has no cubin for it that means the "
-        message += "same, or is of a family without two tiers"
+        why = "a fragment has no cubin for it that means the same, or is of a family without two tiers"
+        why = "it is linked with libraries" if plan.options.libraries else why
+        message = f"{entry.key} begins with LTO for {plan.target.sm}: {why}"
         return Finding(Kind.FAST, message, None, entry.key.text, self.kernel.configuration, arch=plan.target.sm)
 
     def has_images(self) -> bool:

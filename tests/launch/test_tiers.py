@@ -229,6 +229,7 @@ def test_tiers_are_for_the_author_to_allow(world: World, tmp_path: Path) -> None
         {"link_mode": "sass"},
         {"link_options": {"max_registers": 64}},
         {"link_options": {"ftz": True}},
+        {"link_options": {"libraries": ["cudadevrt"]}},
         {"link_options": {"lineinfo": False, "optimization": 0}},
     ],
 )
