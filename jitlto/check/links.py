@@ -62,6 +62,19 @@ class LinkJob:
             return replace(found, kind=Kind.FAST, message=f"{entry} begins with LTO: {error.what}")
         return replace(found, message=f"its cubins: {found.message}")
 
+    def late(self) -> Finding | None:
+        """Return a note if the kernel begins with LTO although it is to have two tiers, and has a fitting cubin."""
+        plan, entry = self.plan, self.plan.entry
+        if not plan.options.tiered or not plan.services.config.tiered or plan.fast is not None:
+            return None
+        try:
+            select_image(entry, ImageKind.SASS, plan.target, nvjitlink.version())
+        except (VersionError, ArchitectureError):
+            return None
+        message = f"{entry.key} begins with LTO for {plan.target.sm}: a fragment has no cubin for it that means the "
+        message += "same, or is of a family without two tiers"
+        return Finding(Kind.FAST, message, None, entry.key.text, self.kernel.configuration, arch=plan.target.sm)
+
     def has_images(self) -> bool:
         """Return whether every fragment has an image that links in the mode of the plan."""
         try:

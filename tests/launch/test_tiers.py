@@ -466,8 +466,11 @@ def test_the_limit_of_registers_holds_for_a_source_too(world: World, tmp_path: P
     kernel = MINI["kern.cu.jinja"].replace("__global__", "__global__ __launch_bounds__(1024)", 1)
     files = tiered(MINI | {"kern.cu.jinja": kernel})
     files["family.toml"] = files["family.toml"].replace("[entrypoint", limit + "[entrypoint", 1)
-    launcher = own(world.family(built(tmp_path / "limit", files)), OWN.replace("{ return a * 3.0f; }", GREEDY))
-    assert launcher.tier == tier
+    family, text = world.family(built(tmp_path / "limit", files)), OWN.replace("{ return a * 3.0f; }", GREEDY)
+    assert own(family, text).tier == tier
+    if not limit:
+        with raises(LinkError, "link-failed", "sass_registers = 64"):
+            own(family, text, link_mode="sass")
 
 
 # --- what a launch may ask of a kernel ---
