@@ -208,9 +208,12 @@ class Launcher(Shared):
         with _changing:
             self._opt_in(loaded[1], self._granted)
             self._loaded = (*self._loaded, loaded)
+            quick = getattr(self, "_quick", None)
+            if quick is not None:
+                del self._quick  # Python launches meanwhile, so that no launch by the core takes the former again
             self.handle = handle
-            if hasattr(self, "_quick"):
-                self._use_core(self._quick)
+            if quick is not None:
+                self._use_core(quick)
             self.linked = linked  # last: who sees the tier launches it
 
     @property

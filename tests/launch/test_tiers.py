@@ -653,6 +653,23 @@ def test_the_core_is_used_from_the_second_launch_on_though_a_third_ends_first(
     assert hasattr(launcher, "_quick") == bool(world.driver.core)
 
 
+def test_the_core_and_python_change_to_lto_at_once(world: World, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher, launched = world.family(path).launcher(**FLOAT), []
+    for _ in range(3):
+        world.launch(launcher)
+
+    def load(kernel: int) -> int:
+        if int(launcher.handle) == LTO:  # what Python launches
+            launched.append(world.launch(launcher))
+        return int(kernel)
+
+    monkeypatch.setattr(device, "loaded_function", load)
+    world.may_exchange.set()
+    launcher.wait()
+    assert launched == [LTO] * bool(world.driver.core)
+    assert world.launch(launcher) == LTO
+
+
 def test_a_sequence_waits_for_lto(world: World, path: Path) -> None:
     world.may_exchange.set()
     launcher = world.family(path).launcher(**FLOAT)
