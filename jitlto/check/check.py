@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import find_shared
-from jitlto.build.findings import Kind, group_findings
+from jitlto.build.findings import Finding, Kind, group_findings
 from jitlto.build.proof import MOST_KERNELS, FamilyProof, prove
 from jitlto.build.proofs import Proofs
 from jitlto.check.compare import choose_kernels, compare_family
@@ -84,13 +84,15 @@ def _check_family(
     complete = [kernel for kernel in proof.kernels if not kernel.user_symbols]
     chosen = complete if len(complete) <= MOST_KERNELS else choose_kernels(complete)
     jobs = [LinkJob.make(family, kernel, target) for target in targets for kernel in chosen]
+    late: list[Finding] = []
     if targets and any(any(each.images_of(ImageKind.SASS)) for each in family.database.planned(family.name)[1]):
         fast = (LinkJob.make(family, kernel, target, "sass") for target in targets for kernel in chosen)
+        late = [*filter(None, (job.late() for job in jobs))]
         jobs += [job for job in fast if job.has_images()]
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
     failed, known = work.do(LinkJob.link, jobs, "link")
     links = [job.failure(error) for job, error in failed]
-    notes = [*notes, *(each for each in links if each.kind is Kind.FAST)]
+    notes = [*notes, *late, *(each for each in links if each.kind is Kind.FAST)]
     failures = [*proof.failures, *failures, *(each for each in links if each.kind is not Kind.FAST)]
     counts = proof.fragments, len(proof.kernels), len(proof.kernels) - len(complete)
     causes, linked = group_findings(failures), len(chosen) if targets else 0

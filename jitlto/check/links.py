@@ -43,7 +43,7 @@ class LinkJob:
             LinkError: If it does not link, or cannot be what the first launches of a family with two tiers take.
         """
         plan = self.plan
-        is_first = plan.mode == "sass" and plan.options.tiered
+        is_first = plan.mode == "sass" and plan.options.tiered and not plan.options.libraries
         cache = plan.services.kernel_cache
         linked: LinkedKernel = cache.linker(plan, is_first=True) if is_first else plan.link(use_cache=False)
         return linked.warnings or None
@@ -61,6 +61,20 @@ class LinkJob:
         if error.code == "link-variables":
             return replace(found, kind=Kind.FAST, message=f"{entry} begins with LTO: {error.what}")
         return replace(found, message=f"its cubins: {found.message}")
+
+    def late(self) -> Finding | None:
+        """Return a note if the kernel begins with LTO although it is to have two tiers, and has a fitting cubin."""
+        plan, entry = self.plan, self.plan.entry
+        if not plan.options.tiered or not plan.services.config.tiered or plan.fast is not None:
+            return None
+        try:
+            select_image(entry, ImageKind.SASS, plan.target, nvjitlink.version())
+        except (VersionError, ArchitectureError):
+            return None
+        why = "a fragment has no cubin for it that means the same, or is of a family without two tiers"
+        why = "it is linked with libraries" if plan.options.libraries else why
+        message = f"{entry.key} begins with LTO for {plan.target.sm}: {why}"
+        return Finding(Kind.FAST, message, None, entry.key.text, self.kernel.configuration, arch=plan.target.sm)
 
     def has_images(self) -> bool:
         """Return whether every fragment has an image that links in the mode of the plan."""

@@ -92,7 +92,7 @@ def _lines(result: CheckResult) -> Iterator[str]:
         state = f"every kernel plans, every fragment is used{agree}" if family.holds else "FAILED"
         fragments, kernels = pluralize(family.fragments, "fragment"), pluralize(family.kernels, "kernel")
         yield f"{family.family}: {fragments}, {kernels}: {state}"
-        notes = [place.message for note in family.notes for place in note.at]
+        notes = [*dict.fromkeys(place.message for note in family.notes for place in note.at)]
         yield from (f"  note: {message}" for message in notes[:SHOWN])
         if len(notes) > SHOWN:
             yield f"  and {len(notes) - SHOWN} more notes (--json lists all)"

@@ -298,7 +298,7 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         if names.count(name) > 1:
             other = document.table("device").table(name)
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
-    link = _read_link(document.table("link", required=False))
+    link = _read_link(document.table("link", required=False), family)
     uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
     include: dict[str, Path] = {}
     for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
@@ -375,11 +375,15 @@ def _uses(
     return tuple(uses)
 
 
-def _read_link(table: TomlTable) -> LinkOptions:
+def _read_link(table: TomlTable, family: _FamilyTable) -> LinkOptions:
     try:
-        return LinkOptions.from_mapping(table.values)
+        link = LinkOptions.from_mapping(table.values)
     except JitltoError as error:
         raise table.error(error.what, error.hint, case="link-option") from None
+    if link.tiered and not family.sass:
+        hint = 'write sass = ["90"] under [family], or remove tiered'
+        raise table.error("tiered is for families with cubins, and this one has none", hint)
+    return link
 
 
 def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclaration:

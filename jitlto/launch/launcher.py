@@ -208,9 +208,12 @@ class Launcher(Shared):
         with _changing:
             self._opt_in(loaded[1], self._granted)
             self._loaded = (*self._loaded, loaded)
+            quick = getattr(self, "_quick", None)
+            if quick is not None:
+                del self._quick  # Python launches meanwhile, so that no launch by the core takes the former again
             self.handle = handle
-            if hasattr(self, "_quick"):
-                self._use_core(self._quick)
+            if quick is not None:
+                self._use_core(quick)
             self.linked = linked  # last: who sees the tier launches it
 
     @property
@@ -324,8 +327,8 @@ class Launcher(Shared):
                 if self.wait().handle is used:
                     raise
         packing.give_back(packed)  # the driver has copied the values
-        self._launches += 1
-        if self._launches == 2 and type(self).__call__ is Launcher.__call__:
+        self._launches = launches = self._launches + 1  # of threads at the same time, one is the second
+        if launches == 2 and type(self).__call__ is Launcher.__call__:
             # Not at the first launch: a kernel that is launched once should not wait for it.
             from jitlto.launch.signature import core_signature
 

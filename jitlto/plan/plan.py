@@ -200,7 +200,8 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         allowed &= all(each.link.ptxas == self.options.ptxas for each in families)  # what their cubins were made with
         # A caller's other inputs may mean something else without LTO.
         is_known = not self.supplied or (self.request and not any(kind for *_, kind in self.request.supplied))
-        if not allowed or self.link_mode != "lto" or not is_known:
+        # The device runtime has variables.
+        if not allowed or self.options.libraries or self.link_mode != "lto" or not is_known:
             return None
         fast = replace(self, mode="sass")
         try:

@@ -85,6 +85,15 @@ def test_a_kernel_with_two_tiers_whose_code_refers_to_variables_is_a_note(tmp_pa
 
 
 @pytest.mark.slow
+def test_a_kernel_whose_cubins_are_not_for_its_ltoir_is_a_note(tmp_path: Path) -> None:
+    toml = MINI["family.toml"].replace('"mini"\n', '"mini"\narchs = ["75", "86"]\nsass = ["80"]\n', 1)
+    path = write_family(tmp_path, MINI | {"family.toml": f"{toml}[link]\ntiered = true\n"})
+    with FragmentDatabase(build([load_family(path)], tmp_path / "mini.fragdb", jobs=1).path) as opened:
+        family = check(opened, compare=False, targets=[Architecture(80), Architecture(86)]).families[0]
+    assert (family.holds, [(note.kind, note.archs) for note in family.notes]) == (True, [("fast", ("sm_86",))])
+
+
+@pytest.mark.slow
 @needs_nvcc
 def test_nvcc_takes_the_limit_of_cubins_too(tmp_path: Path) -> None:
     modest, _ = _greedy(tmp_path / "modest", "nvcc", "sass_registers = 64")

@@ -121,6 +121,7 @@ MISTAKES = [
     ('name = "mini"', 'name = "mini"\nimages = ["ptx"]', "family", "invalid-value", "images ['ptx']", "ltoir"),
     ('name = "mini"', 'name = "mini"\nsass_registers = 8', "family", "invalid-value", "sass_registers", None),
     ('name = "mini"', 'name = "mini"\nsass_registers = 64', "family", "invalid-value", "sass_registers", "sass ="),
+    ("[device.op]", "[link]\ntiered = true\n[device.op]", "link", "invalid-value", "tiered", "sass ="),
     ("[device.op]", "[device.op]\nsass_registers = 64", "device.op", "invalid-value", "sass_registers", "sass ="),
     ('name = "mini"', 'name = "mini"\nsass = ["9"]', "family", "invalid-value", "invalid sass", None),
     ('name = "mini"', 'name = "mini"\nimages = ["sass"]', "family", "invalid-value", "images ['sass']", "ltoir"),

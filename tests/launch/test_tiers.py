@@ -229,6 +229,7 @@ def test_tiers_are_for_the_author_to_allow(world: World, tmp_path: Path) -> None
         {"link_mode": "sass"},
         {"link_options": {"max_registers": 64}},
         {"link_options": {"ftz": True}},
+        {"link_options": {"libraries": ["cudadevrt"]}},
         {"link_options": {"lineinfo": False, "optimization": 0}},
     ],
 )
@@ -466,8 +467,11 @@ def test_the_limit_of_registers_holds_for_a_source_too(world: World, tmp_path: P
     kernel = MINI["kern.cu.jinja"].replace("__global__", "__global__ __launch_bounds__(1024)", 1)
     files = tiered(MINI | {"kern.cu.jinja": kernel})
     files["family.toml"] = files["family.toml"].replace("[entrypoint", limit + "[entrypoint", 1)
-    launcher = own(world.family(built(tmp_path / "limit", files)), OWN.replace("{ return a * 3.0f; }", GREEDY))
-    assert launcher.tier == tier
+    family, text = world.family(built(tmp_path / "limit", files)), OWN.replace("{ return a * 3.0f; }", GREEDY)
+    assert own(family, text).tier == tier
+    if not limit:
+        with raises(LinkError, "link-failed", "sass_registers = 64"):
+            own(family, text, link_mode="sass")
 
 
 # --- what a launch may ask of a kernel ---
@@ -636,6 +640,34 @@ def test_a_warning_that_is_an_error_prevents_no_exchange_and_comes_once(
             launcher.wait()
         assert launcher.wait().tier == "lto"
     assert world.events.count(Kind.EXCHANGED) == 1
+
+
+def test_the_core_is_used_from_the_second_launch_on_though_a_third_ends_first(
+    world: World, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher, counts = world.family(path).launcher(**FLOAT), iter([1, 3])
+    monkeypatch.setattr(
+        plain_class(Launcher), "_launches", property(lambda _: next(counts), lambda *_: None), raising=False
+    )
+    world.launch(launcher)
+    assert hasattr(launcher, "_quick") == bool(world.driver.core)
+
+
+def test_the_core_and_python_change_to_lto_at_once(world: World, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher, launched = world.family(path).launcher(**FLOAT), []
+    for _ in range(3):
+        world.launch(launcher)
+
+    def load(kernel: int) -> int:
+        if int(launcher.handle) == LTO:  # what Python launches
+            launched.append(world.launch(launcher))
+        return int(kernel)
+
+    monkeypatch.setattr(device, "loaded_function", load)
+    world.may_exchange.set()
+    launcher.wait()
+    assert launched == [LTO] * bool(world.driver.core)
+    assert world.launch(launcher) == LTO
 
 
 def test_a_sequence_waits_for_lto(world: World, path: Path) -> None:
