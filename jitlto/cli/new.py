@@ -54,7 +54,7 @@ def import_() -> None:
     "-D", "definitions", metavar="NAME=VALUE", multiple=True, help="Set a variable of CMake. Repeatable.",
 )  # fmt: skip
 def cmake(lists: Path, output: Path, definitions: tuple[str, ...]) -> None:
-    """Read the calls of generate_jit_lto_kernels in a CMakeLists.txt of RAPIDS cuVS or librtcx.
+    """Read the calls of generate_jit_lto_kernels and rtcx_embed_blob in a CMakeLists.txt of RAPIDS cuVS or librtcx.
 
     Writes a family.toml for each directory of templates; matrices, templates and headers stay where they are. CMake
     evaluates the file, without a compiler and without the project's dependencies; execute_process() does

@@ -30,12 +30,14 @@ _LONGEST_RUN = 120.0  # seconds; the largest project known takes one
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """One call of ``generate_jit_lto_kernels``, with what its libraries and its directory compile with.
+    """One call of ``generate_jit_lto_kernels``, or of ``rtcx_embed_blob``, with what it compiles with.
 
     Args:
         arguments: Expanded, by name; each may be a list, separated by semicolons. Variables of CMake too, those that
             the template uses with ``@`` before their names.
-        include, definitions, options, features: Lists, with generator expressions evaluated.
+        include, definitions, options, features: Those of its libraries and its directory, with generator expressions
+            evaluated.
+        own: Definitions and options of the object library alone.
     """
 
     arguments: Mapping[str, str]
@@ -43,6 +45,7 @@ class RecordedCall:
     definitions: Sequence[str]
     options: Sequence[str]
     features: Sequence[str]
+    own: Sequence[str]
 
     @property
     def directory(self) -> Path:
@@ -102,7 +105,8 @@ def _configure(
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_MAKE_PROGRAM": sys.executable,  # nothing is built
     }
-    command = [find_cmake(), "-Wno-dev", "-G", "Unix Makefiles", "-S", str(_PROJECT), "-B", str(directory / "binary")]
+    command = [find_cmake(), "-Wno-dev", "--no-warn-unused-cli", "-G", "Unix Makefiles"]
+    command += ["-S", str(_PROJECT), "-B", str(directory / "binary")]
     command += [f"-D{name}={value}" for name, value in {**_ask_compiler(), **definitions, **own}.items()]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LONGEST_RUN)
@@ -163,5 +167,8 @@ def _parse(text: str) -> RecordedCall:
     for line in arguments.splitlines():
         name, value = (bytes.fromhex(word).decode() for word in line.split(" "))
         named[name] = value
-    include, definitions, options, features = ([part for part in each.strip().split(";") if part] for each in lists)
-    return RecordedCall(named, include, definitions, options, features)
+    parts = ([part for part in each.strip().split(";") if part] for each in lists)
+    include, definitions, options, features, own_include, own_definitions, own_options, own_features = parts
+    own = [f"-D{each.removeprefix('-D')}" for each in own_definitions if each not in definitions]
+    own += [each for each in own_options if each not in options]
+    return RecordedCall(named, include + own_include, definitions, options, features + own_features, own)

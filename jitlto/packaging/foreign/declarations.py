@@ -31,7 +31,7 @@ _WITH_VALUE = re.compile(
 )
 # They concern the host, the file around the code, or what a declaration says elsewhere.
 _NO_EFFECT = re.compile(
-    r"-X(?:fatbin|compiler|linker)=.*|--?(?:fatbin|compiler)-options=.*|--?compress-(?:mode|all).*|-O\d|--?dlto|-ccbin.*"
+    r"-X(?:fatbin|compiler|linker|nvlink)=.*|--?(?:fatbin|compiler)-options=.*|--?compress-(?:mode|all).*|-O\d|--?dlto|-ccbin.*"
     r"|--?(?:rdc|relocatable-device-code|gpu-architecture|generate-code|std|threads)=.*|-(?:arch|gencode|t)=.*"
 )
 _LINK_SWITCHES = {
@@ -100,7 +100,8 @@ class _Call:
 
     @property
     def extra(self) -> tuple[str, ...]:
-        return tuple(self.recorded.arguments.get("KERNEL_EXTRA_COMPILE_OPTIONS", "").replace("\\;", ";").split(";"))
+        given = self.recorded.arguments.get("KERNEL_EXTRA_COMPILE_OPTIONS", "")
+        return *self.recorded.own, *given.replace("\\;", ";").split(";")
 
     @property
     def role(self) -> Role:

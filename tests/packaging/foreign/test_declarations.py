@@ -153,6 +153,43 @@ def test_a_group_is_named_after_all_literal_parts_of_the_format(tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_embedded_object_libraries_are_groups_with_options_of_their_own(tmp_path: Path) -> None:
+    lists = """
+        find_package(rtcx CONFIG)
+        macro(add_fragment name)
+          add_library(${name}_objects OBJECT src/jit/${name}.cu)
+          target_compile_options(${name}_objects PRIVATE --compress-mode=size -Xnvlink=--kernels-used=entry)
+          target_compile_definitions(${name}_objects PRIVATE ${ARGN})
+          target_include_directories(${name}_objects PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/inc")
+          target_link_libraries(${name}_objects PUBLIC common PRIVATE $<BUILD_LOCAL_INTERFACE:fast>)
+          set_target_properties(${name}_objects PROPERTIES CUDA_STANDARD 20 CUDA_FATBIN_COMPILATION ON)
+          rtcx_embed_blob(embed FILE $<TARGET_OBJECTS:${name}_objects> DEST f/${name}.fatbin ID ${name}
+            ARRAY_IDS a b ARRAY_VALUES 1 2)
+        endmacro()
+        add_library(common INTERFACE)
+        target_compile_definitions(common INTERFACE ALL)
+        add_library(fast INTERFACE)
+        target_compile_options(fast INTERFACE --extended-lambda)
+        rtcx_add_embed(embed)
+        add_fragment(entry "KIND=1" NARROW)
+        add_fragment(op)
+        rtcx_embed_blob(embed FILE made.fatbin DEST made ID made)
+        rtcx_embed(embed COMPRESSION none OUTPUT_DIRECTORY out)
+    """
+    code = {"src/jit/entry.cu": "__global__ void entry() {}", "src/jit/op.cu": "__device__ void op() {}", "inc/a.h": ""}
+    (family,) = families(tmp_path, lists, **code)[0].values()
+    assert family["family"]["options"] == ["-DALL"]
+    assert (family["family"]["std"], family["family"]["include"]) == ("c++20", ["../../lib/inc"])
+    assert family["entrypoint"]["entry"]["template"] == "../../lib/src/jit/entry.cu"
+    assert family["entrypoint"]["entry"]["options"] == ["-DKIND=1", "-DNARROW", "--extended-lambda"]
+    assert family["device"]["op"]["options"] == ["--extended-lambda"]
+    _, left_out = read_project(tmp_path / "lib" / "CMakeLists.txt", {})
+    assert [note.partition(": ")[2].partition(",")[0] for note in left_out] == [
+        "package rtcx is not installed: left out", "made.fatbin",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
 def test_an_architecture_that_the_compiler_refuses_is_an_error_with_the_file(tmp_path: Path) -> None:
     lists = "set(CMAKE_CUDA_COMPILER_VERSION {})\nset(CMAKE_CUDA_ARCHITECTURES {})\n" + CALL.replace("{}", "")
     with raises(ForeignBuildError, "import-architecture", "70", "13.0.88", where="lib/CMakeLists.txt", hint="-D"):
