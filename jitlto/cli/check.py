@@ -95,7 +95,7 @@ def _lines(result: CheckResult) -> Iterator[str]:
         notes = [*dict.fromkeys(place.message for note in family.notes for place in note.at)]
         yield from (f"  note: {message}" for message in notes[:SHOWN])
         if len(notes) > SHOWN:
-            yield f"  and {len(notes) - SHOWN} more notes (--json lists all)"
+            yield f"  and {pluralize(len(notes) - SHOWN, 'more note')} (--json lists all)"
         if result.archs:
             yield f"{family.family}: {_describe_links(family, result)}"
         print_causes(family.family, family.failures)
