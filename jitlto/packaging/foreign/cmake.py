@@ -131,10 +131,8 @@ def _ask_compiler() -> dict[str, str]:
 
 
 def _find_prefixes() -> list[str]:
-    """Return where installed wheels have CMake's packages: RAPIDS's, and NVIDIA's one folder deeper.
-
-    CCCL's of CUDA 13, yet another one deeper, does not find its own headers; the toolchain has them.
-    """
+    """Return where installed wheels have CMake's packages: RAPIDS's, and NVIDIA's one folder deeper."""
+    # Two folders deeper is CCCL of CUDA 13, which does not find its own headers; the toolchain has them.
     forms = "*/*/cmake", "nvidia/*/*/cmake"
     found = (path for place in sys.path for form in forms for path in Path(place).glob(form))
     return list(dict.fromkeys(str(path.parent.parent) for path in found))
@@ -156,7 +154,8 @@ def find_cmake() -> str:
 
 def _error(what: str, lists: Path, log: str = "") -> ForeignBuildError:
     hint = (
-        "set what it asks for with -D NAME=VALUE, or name the CMakeLists.txt of the directory that declares the kernels"
+        "set what it asks for with -D NAME=VALUE, leave a package out with -D CMAKE_DISABLE_FIND_PACKAGE_NAME=ON, or "
+        "name the CMakeLists.txt of the directory that declares the kernels"
     )
     return ForeignBuildError(what, code="import-cmake", where=str(lists), hint=hint, log=log)
 

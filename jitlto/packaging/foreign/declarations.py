@@ -212,7 +212,8 @@ def _head(name: str, calls: Sequence[_Call], uses: Sequence[str], folder: Path) 
     flags, standards, architectures = Flags(), [17], list[Architecture]()
     for call in (each.recorded for each in calls):
         variables = call.arguments
-        flags.include += map(Path, call.include)
+        # Compilers search it last themselves; named, it would come before their own headers.
+        flags.include += [Path(each) for each in map(os.path.normpath, call.include) if each != "/usr/include"]
         flags.add(f"-D{definition.removeprefix('-D')}" for definition in call.definitions)
         flags.add([*call.options, f"SHELL:{variables.get('CMAKE_CUDA_FLAGS', '')}"])
         features = (re.sub("^(?:cuda|cxx)_std_", "", feature) for feature in call.features)

@@ -300,3 +300,15 @@ def test_what_is_left_out_is_listed_once_with_its_first_line(tmp_path: Path) -> 
         ("CMakeLists.txt:9", "package missing is not installed"),
         ("CMakeLists.txt:13", "no directory gone"),
     ]
+
+
+@pytest.mark.slow
+def test_a_package_that_cannot_be_read_can_be_left_out(tmp_path: Path) -> None:
+    (tmp_path / "dep-config.cmake").write_text('find_path(header gone.h REQUIRED NO_DEFAULT_PATH PATHS "/none")\n')
+    lists = tmp_path / "CMakeLists.txt"
+    lists.write_text("find_package(dep REQUIRED)\n")
+    definitions = {"dep_DIR": str(tmp_path)}
+    with raises(ForeignBuildError, "import-cmake", "dep-config.cmake:1", hint="CMAKE_DISABLE_FIND_PACKAGE_"):
+        read_project(lists, definitions)
+    _, notes = read_project(lists, definitions | {"CMAKE_DISABLE_FIND_PACKAGE_dep": "ON"})
+    assert [note.startswith(f"{lists}:1: package dep") for note in notes] == [True]

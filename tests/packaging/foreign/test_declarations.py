@@ -106,7 +106,8 @@ def test_an_option_and_its_value_stay_together() -> None:
 def test_options_go_where_they_are_declared(tmp_path: Path) -> None:
     lists = """
         add_library(lib INTERFACE)
-        target_include_directories(lib SYSTEM INTERFACE "$<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/inc>" gone)
+        target_include_directories(lib SYSTEM INTERFACE "$<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/inc>" gone
+          /usr/lib/../include)
         target_compile_options(lib INTERFACE -use_fast_math "-I${CMAKE_CURRENT_SOURCE_DIR}/more" PRIVATE -DHIDDEN)
         target_link_libraries(lib INTERFACE raft::raft)
         add_compile_definitions(EVERYWHERE)
