@@ -33,8 +33,8 @@ _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 # Whatever may ask for the architecture: __CUDA_ARCH__ and its like, <nv/target>, and what libraries make of them; what
 # is emulated for some, with other rounding or state; and headers that only the preprocessor finds.
 _ARCHITECTURES = re.compile(
-    rb"ARCH|\bNV_|(?<![a-z])arch_|compute_cap|bf16|bfloat16|fp[468](?!\d)|barrier|pipeline|memcpy_async|cooperative_groups"
-    rb"|\bcut(?:e|lass)\b|#\s*include\s+\w"
+    rb"ARCH|\bNV_|(?<![a-z])arch_|compute_cap|#\s*include\s+\w|bf16|bfloat16|fp[468](?!\d)|memcpy_async"
+    rb"|cuda\S{0,20}(?:barrier|pipeline)|cooperative_groups|\bcut(?:e|lass)\b"
 )
 
 

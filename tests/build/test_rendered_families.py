@@ -38,7 +38,9 @@ def test_what_may_differ_by_architecture_is_compared_for_those_of_cubins(tmp_pat
     assert candidates(tmp_path, line) == {75, 80, 90}
 
 
-@pytest.mark.parametrize("line", ["", "#include <cuda_fp16.h>", "double search_of_fp64;", "struct acute {};"])
+@pytest.mark.parametrize(
+    "line", ["", "#include <cuda_fp16.h>", "double search_of_fp64;", "struct acute {};", "// a barrier"]
+)
 def test_what_means_the_same_for_all_is_compiled_once(tmp_path: Path, line: str) -> None:
     assert candidates(tmp_path, line) == set()
 
