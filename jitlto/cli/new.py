@@ -57,9 +57,9 @@ def cmake(lists: Path, output: Path, definitions: tuple[str, ...]) -> None:
     """Read the calls of generate_jit_lto_kernels and rtcx_embed_blob in a CMakeLists.txt of RAPIDS cuVS or librtcx.
 
     Writes a family.toml for each directory of templates; matrices, templates and headers stay where they are. CMake
-    evaluates the file, without a compiler and without the project's dependencies; execute_process() does
-    nothing. Import only projects that you trust: CMake may read and write any of your files. A family without
-    kernels is used by all others.
+    evaluates the file, without a compiler; of the project's dependencies, those that are installed as CMake packages
+    count. execute_process() does nothing. Import only projects that you trust: CMake may read and write any of your
+    files. A family without kernels is used by all others.
     """
     calls, left_out = read_project(lists, dict(parse_pairs(definitions)))
     families, notes = make_families(calls, lists.absolute().parent, output.absolute(), lists.name)
