@@ -415,7 +415,8 @@ class KernelFamily(Shared):
                 self._failures[key.digest] = error
                 raise
             launcher = self._load(plan.chosen, linked, lambda: plan, partial(link, is_behind=True))
-        return launcher if plan.options.tiered else launcher.insist()
+        # Another thread may have been first, to whom the fast tier is allowed.
+        return launcher.insist() if launcher.tier == "fast" and not plan.options.tiered else launcher
 
     def _link_fast(self, plan: Plan) -> LinkedKernel | None:
         """Link the kernel of a plan of cubins; None if it is not to be, or is on this machine already."""

@@ -44,12 +44,19 @@ def test_it_holds_the_package_and_the_shipped_families_and_nothing_else(names: l
 
 def test_it_holds_sources_and_texts_only(names: list[str]) -> None:
     allowed = {".py", ".c", ".in", ".typed", ".jinja", ".cuh", ".json", ".toml", ".css", ".js", ".cmake"}
+    named = (".dist-info/", "jitlto/families/std/")  # headers with the names of C++'s have no suffix
     others = [
-        name for name in names if ".dist-info/" not in name and Path(name).suffix not in allowed and name != EXTENSION
+        name
+        for name in names
+        if not any(each in name for each in named) and Path(name).suffix not in allowed and name != EXTENSION
     ]
     assert [name for name in others if not name.endswith("/CMakeLists.txt")] in ([], [EXTENSION])
     own = [name for name in names if "/new_package" not in name]
     assert not [name for name in own if "test_" in name or "/tests/" in name or ".cache" in name]
+
+
+def test_the_wheel_has_the_headers_of_the_standard_library(names: list[str]) -> None:
+    assert {"jitlto/families/std/cstdint", "jitlto/families/std/using_std.h"} <= {*names}
 
 
 def test_the_wheel_has_entry_points_and_a_licence(jitlto_wheel: Path, names: list[str]) -> None:

@@ -38,9 +38,7 @@ class Stand:
 
     linked: Any
     load_seconds: float = 0.0
-
-    def wait(self) -> "Stand":
-        return self
+    tier: str = "lto"
 
 
 class Family(KernelFamily):
