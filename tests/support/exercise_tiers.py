@@ -445,7 +445,8 @@ def main() -> None:
     core = None if options.core == "off" else launch_core.core()
     if core is not None:
         sys.modules[launch_core.NAME] = core  # which is told of forks
-    with tempfile.TemporaryDirectory() as directory:
+    directory, parent = tempfile.mkdtemp(), os.getpid()
+    try:
         # Built in a process of its own: this one has to be one that forks.
         path = options.family
         if path is None:
@@ -456,6 +457,9 @@ def main() -> None:
             os.waitpid(child, 0)
             path = Path(directory, "made.fragdb")
         in_processes(path, core, options.count, options.seed, options.real)
+    finally:
+        if os.getpid() == parent:  # children end here too, and others need it
+            shutil.rmtree(directory)
     print(f"{options.count} rounds")
 
 
