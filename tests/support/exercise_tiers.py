@@ -395,6 +395,7 @@ def rounds(path: Path, caches: Path, core: ModuleType | None, seeds: range, real
         with pytest.MonkeyPatch.context() as monkeypatch:
             Round(seed, path, caches, monkeypatch, core, real).run()
     monkeypatch = pytest.MonkeyPatch()  # for as long as the process lives
+    warnings.simplefilter("ignore", LinkWarning)  # of links that may fail while it ends
     last = Round(-1 - seeds.start, path, caches, monkeypatch, core, real)
     last.leave()
     signal.alarm(LONG)
