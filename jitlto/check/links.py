@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,8 +18,6 @@ from jitlto.plan.enumeration import Kernel
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import Fragment, ImageKind
 from jitlto.runtime.family import KernelFamily
-
-_FEW_REGISTERS = re.compile(r"max regcount of (\d+) calls function '([^']+)' with regcount of (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class LinkJob:
         found = link_failure(error, entry, self.kernel.configuration, arch and arch.sm)
         if self.plan.mode != "sass":
             return found
-        if few := _FEW_REGISTERS.search(error.what):
+        if few := nvjitlink.FEW_REGISTERS.search(error.what):
             what = f"may use {few[1]} registers and {demangle(few[2])} needs {few[3]}"
             message = f"{entry} links from LTO-IR alone: it {what}; for cubins, set sass_registers = {few[1]}"
             return replace(found, kind=Kind.FAST, message=message)

@@ -73,7 +73,8 @@ _OTHER_ARCHITECTURE = (
     "future architecture",
     "SM version specified by .target is higher",
 )
-_FEW_REGISTERS = re.compile(r"max regcount of (\d+) calls function")
+#: What nvJitLink says of a kernel's limit of registers, and a function that needs more.
+FEW_REGISTERS = re.compile(r"max regcount of (\d+) calls function '([^']+)' with regcount of (\d+)")
 _OTHER_INPUT = "link for what it was built for, build it for this architecture, or pass its source, LTO-IR or PTX"
 _NEEDS_LTO = ("cannot be used without LTO", "input without LTO")
 _CONTAINERS = (InputKind.FATBIN, InputKind.OBJECT, InputKind.LIBRARY)
@@ -313,7 +314,7 @@ def _link_error(status: str, log: str, current: LinkInput | None, target: Archit
         what = f"{name} holds code for {', '.join(held)}, which does not link for {target.sm}"
     else:
         place = f" at input {current.name!r}" if current else ""
-        few, what = _FEW_REGISTERS.search(log), f"nvJitLink {linker} failed{place}: {reason or status}"
+        few, what = FEW_REGISTERS.search(log), f"nvJitLink {linker} failed{place}: {reason or status}"
         remedy = (
             f'link with link_mode="lto"; or declare sass_registers = {few[1]} for what cubins are made of'
             if few
