@@ -139,9 +139,8 @@ def stream_handle(stream: Any) -> int:
 
 
 def is_capturing(handle: int) -> bool:
-    """Return whether what is launched in a stream goes into a graph."""
-    status, captured = libraries.driver.cuStreamIsCapturing(handle)
-    return not status and bool(captured)
+    """Return whether a stream is being captured, or cannot be asked while another capture forbids it."""
+    return any(libraries.driver.cuStreamIsCapturing(handle))  # the status, and whether it is
 
 
 def is_own(stream: object) -> bool:

@@ -99,8 +99,7 @@ class LaunchSequence:
                 self._store(arguments, values)
             if getattr(self._stream, "is_closed", False):
                 stream_handle(self._stream)  # raises
-            # The status, and whether it is being captured; it cannot be asked while another capture forbids it.
-            if self._may_use_graph and not any(driver.cuStreamIsCapturing(self._queue)):
+            if self._may_use_graph and not device.is_capturing(int(self._queue)):
                 self._issue_graph()
             else:
                 self._issue_each()

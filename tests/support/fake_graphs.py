@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cuda.bindings import driver
 
+from jitlto.cuda import libraries
 from jitlto.launch import sequence as sequence_module
 from jitlto.launch import step as step_module
 from tests.support.launchers import INVALID, OK, FakeDriver, plain_config
@@ -64,6 +65,7 @@ class FakeGraphs:
         self.most_threads = 1024
         for module in (step_module, sequence_module):
             monkeypatch.setattr(module, "driver", self)
+        monkeypatch.setattr(libraries, "driver", self, raising=False)
         monkeypatch.setattr(sequence_module, "_add_dependencies", self.add_dependencies)
 
     def __getattr__(self, name: str) -> Any:

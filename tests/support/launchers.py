@@ -14,7 +14,7 @@ from cuda.bindings import driver
 
 from jitlto.base.layouts import INTEGERS_128, find_vector
 from jitlto.base.types import Parameter, find_scalar
-from jitlto.cuda import device
+from jitlto.cuda import device, libraries
 from jitlto.launch import launcher as launcher_module
 from jitlto.launch import signature as signature_module
 from jitlto.launch import step as step_module
@@ -111,7 +111,7 @@ class FakeDriver:
         monkeypatch.setattr(device, "current", lambda: current)
         monkeypatch.setattr(device, "kind", lambda: 0)
         monkeypatch.setattr(device, "loaded_function", int)
-        monkeypatch.setattr(device, "is_capturing", lambda _: self.is_capturing)
+        monkeypatch.setattr(libraries, "driver", self, raising=False)
         monkeypatch.setattr(launcher_module, "Device", SimpleNamespace(get_all_devices=lambda: [current]))
         monkeypatch.setattr(device, "ensure_context", lambda: None)
         monkeypatch.setattr(device, "allowed_in_captures", contextlib.nullcontext)
@@ -136,6 +136,10 @@ class FakeDriver:
     def cuKernelGetFunction(self, kernel: int) -> tuple[Any, ...]:  # noqa: N802
         """Give a handle for one context."""
         return OK, kernel
+
+    def cuStreamIsCapturing(self, _: int) -> tuple[Any, ...]:  # noqa: N802
+        """Tell of captures."""
+        return OK, driver.CUstreamCaptureStatus(int(self.is_capturing))
 
     def cuCtxGetCurrent(self) -> tuple[Any, ...]:  # noqa: N802
         """Give the context, which is the same in all threads."""
