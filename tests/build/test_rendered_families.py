@@ -6,17 +6,15 @@ import pytest
 
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.families.declaration import load_family
-from tests.support.families import MINI, write_family
+from tests.support.families import MINI, tiered, write_family
 
-TIERED = MINI["family.toml"].replace('"mini"\n', '"mini"\nsass = ["80", "90"]\n', 1) + "\n[link]\ntiered = true\n"
+TIERED = tiered(MINI, sass='"80", "90"')
 
 
 def candidates(directory: Path, line: str) -> set[int]:
     """The architectures for which code of ``op`` is compared."""
     op = MINI["op.cu.jinja"].replace('#include "op.cuh"\n', f'#include "op.cuh"\n{line}\n')
-    families = RenderedFamilies(
-        [load_family(write_family(directory, MINI | {"family.toml": TIERED, "op.cu.jinja": op}))]
-    )
+    families = RenderedFamilies([load_family(write_family(directory, TIERED | {"op.cu.jinja": op}))])
     return {each.number for request in families.requests for each in request.config.candidates}
 
 

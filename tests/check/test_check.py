@@ -18,7 +18,7 @@ from jitlto.families.declaration import load_family
 from jitlto.record.check_result import FamilyCheck
 from jitlto.record.fragment import ImageKind
 from tests.support.errors import raises
-from tests.support.families import MINI, write_family
+from tests.support.families import MINI, tiered, write_family
 
 needs_nvcc = pytest.mark.skipif(find_binary("nvcc") is None, reason="needs nvcc")
 
@@ -77,10 +77,9 @@ def test_a_kernel_of_fewer_registers_than_a_functions_cubin_is_a_note_that_propo
 
 @pytest.mark.slow
 def test_a_kernel_with_two_tiers_whose_code_refers_to_variables_is_a_note(tmp_path: Path) -> None:
-    toml = MINI["family.toml"].replace('"mini"\n', '"mini"\nsass = ["90"]\n[link]\ntiered = true\n', 1)
     op = MINI["op.cu.jinja"].replace("template <", "__device__ int counter;\ntemplate <", 1)
     op = op.replace("{{expr}}", "{{expr}} + atomicAdd(&counter, 1)")
-    path = write_family(tmp_path, MINI | {"family.toml": toml, "op.cu.jinja": op})
+    path = write_family(tmp_path, tiered(MINI | {"op.cu.jinja": op}))
     with FragmentDatabase(build([load_family(path)], tmp_path / "mini.fragdb", jobs=1).path) as opened:
         family = check(opened, compare=False, targets=[Architecture(90)]).families[0]
     assert (family.holds, {note.kind for note in family.notes}) == (True, {"fast"})
@@ -89,8 +88,8 @@ def test_a_kernel_with_two_tiers_whose_code_refers_to_variables_is_a_note(tmp_pa
 
 @pytest.mark.slow
 def test_a_kernel_whose_cubins_are_not_for_its_ltoir_is_a_note(tmp_path: Path) -> None:
-    toml = MINI["family.toml"].replace('"mini"\n', '"mini"\narchs = ["75", "86"]\nsass = ["80"]\n', 1)
-    path = write_family(tmp_path, MINI | {"family.toml": f"{toml}[link]\ntiered = true\n"})
+    toml = MINI["family.toml"].replace('"mini"\n', '"mini"\narchs = ["75", "86"]\n', 1)
+    path = write_family(tmp_path, tiered(MINI | {"family.toml": toml}, sass='"80"'))
     with FragmentDatabase(build([load_family(path)], tmp_path / "mini.fragdb", jobs=1).path) as opened:
         family = check(opened, compare=False, targets=[Architecture(80), Architecture(86)]).families[0]
     assert (family.holds, [(note.kind, note.archs) for note in family.notes]) == (True, [("fast", ("sm_86",))])

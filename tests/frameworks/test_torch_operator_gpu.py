@@ -15,7 +15,7 @@ from jitlto.cuda import device
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
 from tests.support.errors import raises
-from tests.support.families import built
+from tests.support.families import built, tiered
 from tests.support.lazy import Lazy
 from tests.support.operators import FAMILY, declare
 
@@ -130,9 +130,8 @@ def test_a_cuda_graph_replays_it_with_new_values(world: World) -> None:
 
 
 def test_a_graph_holds_kernels_with_lto(tmp_path: Path) -> None:
-    toml = f"{FAMILY['family.toml']}\n[link]\ntiered = true\n"
-    toml = toml.replace('"operators"\n', f'"operators"\nsass = ["{device.architecture()}"]\n', 1)
-    database = built(tmp_path, FAMILY | {"family.toml": toml}, "operators").database
+    files = tiered(FAMILY, "operators", f'"{device.architecture()}"')
+    database = built(tmp_path, files, "operators").database
     fresh = KernelFamily("operators", database, Session(Config.read({"JITLTO_CACHE": "off"})))
     world, x, graph = World(fresh), rows(), torch.cuda.CUDAGraph()
     launcher = fresh.launcher(entry="square", data_type="float")

@@ -36,7 +36,7 @@ from jitlto.runtime.session import Session
 from tests.support import compiled as support
 from tests.support import launch_core
 from tests.support.errors import raises
-from tests.support.families import MINI, write_family
+from tests.support.families import MINI, tiered, write_family
 from tests.support.launch_core import plain_class
 from tests.support.launchers import FakeDriver, Stream, launcher_class
 from tests.support.process import ROOT, environment, output_of, python
@@ -44,12 +44,6 @@ from tests.support.process import ROOT, environment, output_of, python
 FLOAT = {"data_type": "float", "op_name": "twice"}
 FAST, LTO = 1, 2  # the numbers of the kernels in the order in which they are loaded
 LONG = 60.0  # seconds after which a test that hangs fails
-
-
-def tiered(files: dict[str, str], name: str = "mini", sass: str = '"90"') -> dict[str, str]:
-    """A family whose kernels have two tiers."""
-    toml = files["family.toml"].replace(f'"{name}"\n', f'"{name}"\nsass = [{sass}]\n', 1)
-    return files | {"family.toml": f"{toml}\n[link]\ntiered = true\n"}
 
 
 def built(directory: Path, files: dict[str, str]) -> Path:

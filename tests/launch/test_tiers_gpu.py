@@ -14,8 +14,7 @@ from jitlto.cuda import device
 from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
-from tests.launch.test_tiers import tiered
-from tests.support.families import MINI, write_family
+from tests.support.families import MINI, tiered, write_family
 
 pytestmark = pytest.mark.gpu
 

@@ -423,12 +423,10 @@ def build_family(directory: Path) -> Path:
     """Build the family that it is done with: both tiers, four kernels."""
     from jitlto.build.pipeline import build
     from jitlto.families import declaration
-    from tests.support.families import MINI, write_family
+    from tests.support.families import MINI, tiered, write_family
 
-    toml = MINI["family.toml"].replace('"mini"\n', '"mini"\nsass = ["90"]\n', 1) + "\n[link]\ntiered = true\n"
     directory.mkdir(exist_ok=True)
-    build([declaration.load_family(write_family(directory, MINI | {"family.toml": toml}))],
-          directory / "made.fragdb", jobs=1)  # fmt: skip
+    build([declaration.load_family(write_family(directory, tiered(MINI)))], directory / "made.fragdb", jobs=1)
     return directory / "made.fragdb"
 
 

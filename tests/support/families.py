@@ -86,6 +86,12 @@ interface = "op.cuh"
     }
 
 
+def tiered(files: dict[str, str], name: str = "mini", sass: str = '"90"') -> dict[str, str]:
+    """A family whose kernels have two tiers."""
+    toml = files["family.toml"].replace(f'"{name}"\n', f'"{name}"\nsass = [{sass}]\n', 1)
+    return files | {"family.toml": f"{toml}\n[link]\ntiered = true\n"}
+
+
 def write_family(directory: Path, files: dict[str, str]) -> Path:
     """Write a family's files; returns the path of its ``family.toml``."""
     for name, text in files.items():

@@ -70,11 +70,13 @@ def thin(name: str, directory: Path) -> declaration.FamilyDeclaration:
 
 def tiered(name: str) -> declaration.FamilyDeclaration:
     """A shipped family with two tiers on the current device."""
-    family = declaration.load_family(declaration.find_family(name))
-    uses = tuple(tiered(used.name) for used in family.uses)
-    return replace(
-        family, sass=(device.architecture(),), uses=uses, link=msgspec.structs.replace(family.link, tiered=True)
-    )
+    arch = device.architecture()
+
+    def change(family: declaration.FamilyDeclaration) -> declaration.FamilyDeclaration:
+        return replace(family, sass=(arch,), link=msgspec.structs.replace(family.link, tiered=True))
+
+    (family,) = declaration.change_all([declaration.load_family(declaration.find_family(name))], change)
+    return family
 
 
 def cover(family: KernelFamily, strength: int, **chosen: str) -> list[Configuration]:

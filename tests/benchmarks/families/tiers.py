@@ -12,18 +12,14 @@ import json
 import shutil
 import statistics
 import time
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 import jitlto
 from jitlto.base.config import Config
 from jitlto.base.events import Event, Kind
 from jitlto.build.pipeline import build
-from jitlto.cuda import device
 from jitlto.runtime.session import Session
 from tests.benchmarks import script, svg
 from tests.benchmarks.families.cases import CASES
@@ -31,6 +27,7 @@ from tests.benchmarks.families.databases import declared
 from tests.benchmarks.families.workloads import MAKE, SIZES
 from tests.benchmarks.script import Options, Result
 from tests.benchmarks.timing import Times, summaries
+from tests.support.shipped import tiered
 
 NAMES = ("search", "transport", "fft", "ivf_flat")
 _LAUNCHES, _FURTHER = 2000, 12
@@ -108,10 +105,7 @@ def _path(name: str, side: str, work: Path) -> Path:
 
 def _build(name: str, side: str, work: Path) -> Result:
     """Build a family with or without cubins for the device; nothing comes from a cache."""
-    family = declared(name)
-    if side == "tiered":
-        link = msgspec.structs.replace(family.link, tiered=True)
-        family = replace(family, sass=(device.architecture(),), link=link)
+    family = tiered(name) if side == "tiered" else declared(name)
     begin = time.perf_counter()
     path = build([family], _path(name, side, work), cache=None).path
     return {"side": side, "seconds": round(time.perf_counter() - begin, 2), "bytes": path.stat().st_size}
