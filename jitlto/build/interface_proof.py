@@ -166,8 +166,8 @@ class _Probe:
 
 
 def read_interfaces(compiler: InterfaceCompiler, config: CompileConfig) -> None:
-    """Begin to compile the interfaces, without symbols: what is asked of them later continues where these are read."""
-    if config.interfaces:
+    """Begin to compile the interfaces, without symbols: what is asked of NVRTC later continues where these are read."""
+    if config.interfaces and config.toolchain.name == "nvrtc":
         _Probe(compiler, config, config.interfaces[::-1])
 
 

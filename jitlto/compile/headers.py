@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 from jitlto.base.errors import JitltoError
 from jitlto.compile.includes import Include, rewrite, scan, scan_quickly
 from jitlto.compile.source_files import walk_sources
-from jitlto.record.headers import HeaderSet, Source
+from jitlto.record.headers import HeaderSet, Source, digest_content
 
 _GIVEN = -1  # the index of headers that are given by content, which are searched before every directory
 _LARGEST_HEADER, _LARGEST_ROOTS = 4 << 20, 256 << 20  # bytes
@@ -379,12 +379,19 @@ def header_paths(headers: Mapping[str, bytes]) -> dict[str, str]:
     return {os.path.normpath(f"{directories[root]}/{path}"): name for name, (root, path) in places.items()}
 
 
-def lay_out(work: Path, headers: Mapping[str, bytes]) -> None:
-    """Put headers and their :func:`include_directories` into a directory."""
+def lay_out(work: Path, headers: Mapping[str, bytes], shared: Path | None = None) -> None:
+    """Put headers and their :func:`include_directories` into a directory.
+
+    Those that lie in the directory ``shared``, each in a file called by its SHA-256, are linked and not written again.
+    """
     paths = header_paths(headers)
     for directory in {*include_directories(headers), *map(os.path.dirname, paths)}:
         (work / directory).mkdir(parents=True, exist_ok=True)
     for path, name in paths.items():
+        with suppress(OSError):  # which a file system without links raises
+            if shared is not None:
+                os.link(shared / digest_content(headers[name]).hex(), f"{work}/{path}")
+                continue
         with open(f"{work}/{path}", "wb") as file:  # noqa: PTH123 - there may be thousands
             file.write(headers[name])
         # By content and time GCC knows a header with `#pragma once` that is in two places.
