@@ -90,7 +90,9 @@ def find_user_symbols(record: FamilyRecord, index: Index) -> frozenset[str]:
     built = {group.interface for group in record.groups if not group.supplied and group.interface}
     declared = {
         word
-        for name, text in (record.headers if supplied else ())
+        for name, text in (
+            (*record.headers, *(each for choice in record.choices for each in choice.headers)) if supplied else ()
+        )
         if name in supplied - built
         for word in _WORD.findall(_NO_DECLARATION.sub(" ", text))
     }
