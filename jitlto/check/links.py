@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -51,7 +52,7 @@ class LinkJob:
         found = link_failure(error, entry, self.kernel.configuration, arch and arch.sm)
         if self.plan.mode != "sass":
             return found
-        if few := nvjitlink.FEW_REGISTERS.search(error.what):
+        if few := re.search(nvjitlink.FEW_REGISTERS, error.what):
             what = f"may use {few[1]} registers and {demangle(few[2])} needs {few[3]}"
             message = f"{entry} links from LTO-IR alone: it {what}; for cubins, set sass_registers = {few[1]}"
             return replace(found, kind=Kind.FAST, message=message)

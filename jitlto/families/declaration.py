@@ -66,6 +66,7 @@ class FamilyDeclaration:
     version: str = ""  # the author's, of what callers see
     sass: tuple[Architecture, ...] = ()  # for which fragments have relocatable cubins, sorted
     opaque: tuple[str, ...] = ()  # types that the interfaces only declare, and into which no fragment looks
+    templates: tuple[Path, ...] = ()  # directories in which templates are searched too
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
@@ -214,6 +215,7 @@ class _FamilyTable(msgspec.Struct):
     version: Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]{0,100}\Z")] = ""
     std: str = "c++17"
     include: tuple[str, ...] = (".",)
+    templates: tuple[str, ...] = ()
     images: tuple[str, ...] = ("ltoir", "ptx")
     sass: tuple[str, ...] = ()
     sass_registers: _Registers | None = None
@@ -283,24 +285,15 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     if sorted(family.images) not in (["ltoir"], ["ltoir", "ptx"]):
         hint = 'write images = ["ltoir", "ptx"], or ["ltoir"] to link only with the compiler\'s CUDA major'
         raise table.error(f"invalid images {list(family.images)}", hint)
-    groups = [
-        _group(role, role_table.table(name), family)
-        for role in Role
-        for role_table in [document.table(role.value, required=False)]
-        for name in role_table.values
-    ]
-    if not groups:
-        hint = "declare at least one [entrypoint.<group>], or the [device.<group>]s that other families use"
-        raise document.error("no entrypoint", hint, case="no-entrypoint")
-    names = [group.name for group in groups]
-    for name in names:
-        if names.count(name) > 1:
-            other = document.table("device").table(name)
-            raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
+    templates = tuple(_directory(table, "template", name) for name in family.templates)
+    groups = _groups(document, family, templates)
     link = _read_link(document.table("link", required=False), family)
-    uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
+    uses = _uses(document.table("use", required=False), family.name, [g.name for g in groups], link, users, loaded)
     include: dict[str, Path] = {}
-    for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
+    for directory in (
+        *(_directory(table, "include", name) for name in family.include),
+        *(i for used in uses for i in used.include),
+    ):
         include.setdefault(os.path.realpath(directory), directory)
     if family.std_headers and family.toolchain == "nvrtc":  # nvcc includes the host's
         include.setdefault(str(STD_HEADERS), STD_HEADERS)
@@ -314,12 +307,13 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         family.options,
         tuple(sorted(map(ImageKind, family.images))),
         link,
-        tuple(sorted(groups, key=lambda group: group.name)),
+        groups,
         uses,
         family.archs == "auto",
         family.version,
         _parse_architectures(table, family.sass, "sass") if family.sass else (),
         family.opaque,
+        templates,
     )
     parameters = {name for each in (made, *made.all_used().values()) for group in each.groups for name in group.key}
     for group in made.groups:
@@ -385,7 +379,26 @@ def _read_link(table: TomlTable, family: _FamilyTable) -> LinkOptions:
     return link
 
 
-def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclaration:
+def _groups(document: TomlTable, family: _FamilyTable, templates: Sequence[Path]) -> tuple[GroupDeclaration, ...]:
+    """Read the tables of all groups; return them sorted by name."""
+    groups = [
+        _group(role, role_table.table(name), family, templates)
+        for role in Role
+        for role_table in [document.table(role.value, required=False)]
+        for name in role_table.values
+    ]
+    if not groups:
+        hint = "declare at least one [entrypoint.<group>], or the [device.<group>]s that other families use"
+        raise document.error("no entrypoint", hint, case="no-entrypoint")
+    names = [group.name for group in groups]
+    for name in names:
+        if names.count(name) > 1:
+            other = document.table("device").table(name)
+            raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
+    return tuple(sorted(groups, key=lambda group: group.name))
+
+
+def _group(role: Role, table: TomlTable, family: _FamilyTable, templates: Sequence[Path]) -> GroupDeclaration:
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
@@ -403,7 +416,7 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclarati
         group = replace(
             group,
             matrix=_find_file(table, "matrix", given.matrix, "matrices"),
-            template=_find_file(table, "template", given.template, "templates"),
+            template=_find_file(table, "template", given.template, "templates", templates),
             syntax=given.syntax or family.syntax,
             options=given.options,
             architectures=_parse_architectures(table, given.archs) if given.archs else (),
@@ -437,10 +450,10 @@ def _interface(table: TomlTable, name: str | bool | None) -> str | None:
     return name
 
 
-def _include(table: TomlTable, directory: str) -> Path:
+def _directory(table: TomlTable, of: str, directory: str) -> Path:
     path = table.path.parent / directory
     if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises on a name that is too long
-        what = f"include directory {directory!r} does not exist"
+        what = f"{of} directory {directory!r} does not exist"
         raise table.error(what, "paths are relative to family.toml", case="missing-file")
     return path
 
@@ -452,9 +465,9 @@ def project_root(path: Path) -> Path:
     return directory.parents[1] if directory.parent.name == "fragments" else directory
 
 
-def _find_file(table: TomlTable, key: str, name: str, folder: str) -> Path:
-    """Find a matrix or template beside ``family.toml``, or in a folder beside ``fragments/``."""
-    candidates = (table.path.parent / name, project_root(table.path) / folder / name)
+def _find_file(table: TomlTable, key: str, name: str, folder: str, further: Iterable[Path] = ()) -> Path:
+    """Find a matrix or template beside ``family.toml``, in a folder beside ``fragments/`` or in ``further`` ones."""
+    candidates = [each / name for each in (table.path.parent, project_root(table.path) / folder, *further)]
     for path in candidates:
         if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
             return path

@@ -75,7 +75,7 @@ def render_family(
             warn(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
         undeclared = tuple(each.name for each in devices if each is not group and not each.interface)
-        template = Template(group.template, group.syntax, group.params)
+        template = Template(group.template, group.syntax, group.params, family.templates)
         keys: dict[str, list[FragmentKey]] = defaultdict(list)  # by source
         combinations = _list_combinations(family, group, matrix, where)
         for key, combination in combinations.items():

@@ -96,6 +96,7 @@ MISTAKES = [
     ('name = "mini"', 'name = "mini"\ninclude = "."', "family", "invalid-value", "include", None),
     ('name = "mini"', 'name = "mini"\ninclude = [1]', "family", "invalid-value", "include[0]", None),
     ('name = "mini"', 'name = "mini"\ninclude = ["no"]', "family", "missing-file", "'no'", "relative"),
+    ('name = "mini"', 'name = "mini"\ntemplates = ["no"]', "family", "missing-file", "'no'", "relative"),
     ('name = "mini"', 'name = "mini"\nstd = 17', "family", "invalid-value", "std", None),
     ('name = "mini"', 'name = "mini"\nstd = 1979-05-27', "family", "invalid-value", "std", None),
     ('name = "mini"', 'name = "mini"\narchs = []', "family", "invalid-value", "archs", "75"),
