@@ -16,13 +16,12 @@ from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.tuning_rules import check_tune, read_tune
 from jitlto.record.fragment import ImageForm, ImageKind, Role, is_name
+from jitlto.record.headers import STD_HEADERS
 from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
 from jitlto.record.tuning import TuneRecord
 
 #: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
-#: Headers with the names of C's and C++'s, which include those of ``cuda/std``, for ``std_headers``.
-STD_HEADERS = Path(__file__).with_name("std")
 _BASE = Architecture(75)  # the lowest that CUDA 13 supports
 _LONGEST_CHAIN = 100  # Python recurses some hundreds deep
 _NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
