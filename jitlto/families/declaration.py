@@ -224,15 +224,19 @@ class _FamilyTable(msgspec.Struct):
     std_headers: bool = False
 
 
-class _SuppliedTable(msgspec.Struct):
-    """A device group without fragments, which callers supply at run time."""
-
+class _GroupTable(msgspec.Struct):
     interface: str | bool | None = None
     key: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
 
 
-class _DeviceTable(_SuppliedTable, kw_only=True):
+class _SuppliedTable(_GroupTable, kw_only=True):
+    """A device group without fragments, which callers supply at run time."""
+
+    supplied: bool
+
+
+class _DeviceTable(_GroupTable, kw_only=True):
     matrix: str
     template: str
     syntax: Literal["jinja", "cmake"] | None = None
@@ -402,10 +406,13 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable, templates: Sequen
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
-    is_supplied = role is Role.DEVICE and not {"matrix", "template"} & table.values.keys()
+    is_supplied = role is Role.DEVICE and table.values.get("supplied") is True
     if is_supplied and not table.values.get("interface"):
-        hint = "declare a group that callers supply at run time in an interface header"
-        raise table.error("missing keys 'matrix' and 'template', or 'interface'", hint, case="missing-key")
+        hint = "name the header that declares what callers supply"
+        raise table.error("missing key 'interface'", hint, case="missing-key")
+    if role is Role.DEVICE and not is_supplied and "template" not in table.values:
+        hint = "write matrix and template; or, for a group that callers supply at run time, supplied = true"
+        raise table.error("missing key 'template'", hint, case="missing-key")
     kind = _SuppliedTable if is_supplied else _EntrypointTable if role is Role.ENTRYPOINT else _DeviceTable
     given = table.decode(kind)
     _check_key(table, given.key, given.shared)
