@@ -24,10 +24,11 @@ from jitlto.compile.compiler import Toolchain, find_toolchain
 from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.sides import show_sides
 from jitlto.cuda import nvjitlink
-from jitlto.families.declaration import STD_HEADERS, FamilyDeclaration
+from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord, InterfaceHeaders
 from jitlto.record.fragment import FragmentKey, Values
+from jitlto.record.headers import STD_HEADERS
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 # Whatever may ask for the architecture: __CUDA_ARCH__ and its like, <nv/target>, and what libraries make of them; what

@@ -104,9 +104,8 @@ class FragmentDatabase(Shared):
 
     def index(self, family: str) -> tuple[FamilyRecord, Index]:
         """Return the same, with the fragments in an index that reads them when they are looked up."""
-        record = self.families[family]
-        index = Index(self._rows, record, self.shapes, lambda: self.planned(family)[1])
-        return record.with_used(self.families), index
+        record = self.families[family].with_used(self.families)
+        return record, Index(self._rows, record, self.shapes, lambda: self.planned(family)[1])
 
     def shapes(self, family: str) -> tuple[Shape, ...]:
         """Return groups and parameters of a family's fragments; none if it has no fragments."""

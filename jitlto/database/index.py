@@ -25,7 +25,7 @@ class Index:
 
     Args:
         rows: The rows of the database.
-        family: The family's record, as it is stored.
+        family: The family's record, with the groups of those that it uses.
         shapes: Returns the shapes of a family.
         read_all: Reads all of these fragments, sorted by key.
     """
@@ -38,6 +38,7 @@ class Index:
         read_all: Callable[[], Sequence[Fragment]],
     ) -> None:
         self._rows, self._shapes, self._read_all = rows, shapes, read_all
+        self.record = family
         self._family = family.name
         #: The toolkit's libraries that every link of the family takes.
         self.libraries: Sequence[str] = family.link.libraries

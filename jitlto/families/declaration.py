@@ -16,13 +16,12 @@ from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.tuning_rules import check_tune, read_tune
 from jitlto.record.fragment import ImageForm, ImageKind, Role, is_name
+from jitlto.record.headers import STD_HEADERS
 from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
 from jitlto.record.tuning import TuneRecord
 
 #: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
-#: Headers with the names of C's and C++'s, which include those of ``cuda/std``, for ``std_headers``.
-STD_HEADERS = Path(__file__).with_name("std")
 _BASE = Architecture(75)  # the lowest that CUDA 13 supports
 _LONGEST_CHAIN = 100  # Python recurses some hundreds deep
 _TEMPLATE = ".jinja"
@@ -239,15 +238,19 @@ class _FamilyTable(msgspec.Struct):
     headers: dict[str, str] = {}
 
 
-class _SuppliedTable(msgspec.Struct):
-    """A device group without fragments, which callers supply at run time."""
-
+class _GroupTable(msgspec.Struct):
     interface: str | bool | None = None
     key: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
 
 
-class _DeviceTable(_SuppliedTable, kw_only=True):
+class _SuppliedTable(_GroupTable, kw_only=True):
+    """A device group without fragments, which callers supply at run time."""
+
+    supplied: bool
+
+
+class _DeviceTable(_GroupTable, kw_only=True):
     matrix: str
     template: str
     syntax: Literal["jinja", "cmake"] | None = None
@@ -418,10 +421,13 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable, templates: Sequen
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
-    is_supplied = role is Role.DEVICE and not {"matrix", "template"} & table.values.keys()
+    is_supplied = role is Role.DEVICE and table.values.get("supplied") is True
     if is_supplied and not table.values.get("interface"):
-        hint = "declare a group that callers supply at run time in an interface header"
-        raise table.error("missing keys 'matrix' and 'template', or 'interface'", hint, case="missing-key")
+        hint = "name the header that declares what callers supply"
+        raise table.error("missing key 'interface'", hint, case="missing-key")
+    if role is Role.DEVICE and not is_supplied and "template" not in table.values:
+        hint = "write matrix and template; or, for a group that callers supply at run time, supplied = true"
+        raise table.error("missing key 'template'", hint, case="missing-key")
     kind = _SuppliedTable if is_supplied else _EntrypointTable if role is Role.ENTRYPOINT else _DeviceTable
     given = table.decode(kind)
     _check_key(table, given.key, given.shared)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, structs
 
+from jitlto.base.mangling import base_name
 from jitlto.base.versions import Architecture
 from jitlto.record.fragment import Count, Fragment, Name, Role, Values, agrees
 from jitlto.record.options import LinkOptions
 from jitlto.record.tuning import TuneRecord
+
+# Comments and includes: they declare nothing.
+_NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class GroupRecord(Struct, frozen=True, omit_defaults=True):
@@ -85,6 +91,21 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
     def group(self, name: str) -> GroupRecord | None:
         """Return the group called ``name``, or None."""
         return next((group for group in self.groups if group.name == name), None)
+
+    def supplied_groups(self) -> Callable[[str], tuple[GroupRecord, ...]]:
+        """Return a function that tells the groups of a symbol which no fragment provides and callers supply, if any.
+
+        They are the supplied groups in whose interface its name occurs, if it occurs in no interface of other groups.
+        """
+        texts, groups = dict[str, str](), dict[str, list[GroupRecord]]()
+        for name, text in (*self.headers, *(header for each in self.choices for header in each.headers)):
+            texts[name] = f"{texts.get(name, '')}{text}\n"
+        built = {group.interface for group in self.groups if not group.supplied}
+        for group in self.groups:
+            if group.supplied and group.interface and group.interface not in built:
+                for word in {*_WORD.findall(_NO_DECLARATION.sub(" ", texts.get(group.interface, "")))}:
+                    groups.setdefault(word, []).append(group)
+        return lambda symbol: tuple(groups.get(base_name(symbol), ()))
 
     def for_callers_code(self, link_options: Mapping[str, object]) -> FamilyRecord:
         """Return the record by which callers' code is compiled for a plan with these link options.

@@ -51,9 +51,9 @@ _DECLARED = {
     "maxrregcount": "max_registers", "Xptxas": "ptxas", "ptxas-options": "ptxas", "use_fast_math": "fast_math",
     "O0": "optimization", "O3": "optimization", "ftz": "ftz", "fmad": "fma", "prec-div": "prec_div",
     "prec-sqrt": "prec_sqrt", "lineinfo": "lineinfo", "generate-line-info": "lineinfo", "G": "lineinfo",
-    "device-debug": "lineinfo", "arch": "archs", "gpu-architecture": "archs", "I": "include",
-    "include-path": "include", "std": "std", "ccbin": "NVCC_CCBIN in the environment",
-    "compiler-bindir": "NVCC_CCBIN in the environment",
+    "device-debug": "lineinfo", "arch": "archs", "gpu-architecture": "archs", "gencode": "archs",
+    "generate-code": "archs", "code": "archs", "gpu-code": "archs", "I": "include", "include-path": "include",
+    "std": "std", "ccbin": "NVCC_CCBIN in the environment", "compiler-bindir": "NVCC_CCBIN in the environment",
 }  # fmt: skip
 _OF_PTXAS = ["max_registers", "optimization", "ptxas"]  # no effect on machine code
 _ALWAYS = frozenset(["dlto", "rdc", "relocatable-device-code"])

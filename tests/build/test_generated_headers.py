@@ -82,6 +82,7 @@ key = ["type", "factor"]
 interface = "scale.cuh.jinja"
 
 [device.user]
+supplied = true
 key = ["type"]
 interface = "user.cuh.jinja"
 """,
@@ -276,7 +277,8 @@ def test_the_database_says_which_headers_are_whose(udf: KernelFamily) -> None:
         assert int.from_bytes(file.read(64)[60:64], "big") == 6  # the schema: earlier releases read no such database
     for command in (["ls"], ["show", "udf/kern[type=float]"], ["verify"]):
         assert succeeds(command[0], udf.database.path, *command[1:])
-    assert "callers supply user" in succeeds("check", udf.database.path)
+    checked = succeeds("check", "--link", "sm_90", udf.database.path)
+    assert "udf: linked 4 kernels, for sm_90, with stubs of what callers supply: all link" in checked
 
 
 @pytest.mark.slow
@@ -296,7 +298,7 @@ def test_an_interface_may_use_only_what_is_in_every_key(tmp_path: Path) -> None:
         made(tmp_path, UDF, scale__cuh__jinja=using)
     with raises(RenderError, "render-undefined", "factor", "group kern", where="scale.cuh.jinja:1"):
         made(tmp_path, UDF, scale__cuh__jinja="{{ factor }}\n")
-    toml = UDF["family.toml"].replace('[device.user]\nkey = ["type"]', "[device.user]")
+    toml = UDF["family.toml"].replace('supplied = true\nkey = ["type"]', "supplied = true")
     with raises(FamilyError, "family-interface-parameter", "type", "user", where=where):
         made(tmp_path, UDF, family__toml=toml)
     toml = UDF["family.toml"].replace('interface = "scale.cuh.jinja"', 'interface = "none.cuh.jinja"')

@@ -148,7 +148,7 @@ def test_a_key_parameter_that_a_combination_lacks(tmp_path: Path) -> None:
 
 
 def test_groups_that_callers_supply_are_not_rendered(tmp_path: Path) -> None:
-    toml = MINI["family.toml"] + '\n[device.user]\ninterface = "op.cuh"\n'
+    toml = MINI["family.toml"] + '\n[device.user]\nsupplied = true\ninterface = "op.cuh"\n'
     assert {r.group.name for r in render(tmp_path, family__toml=toml)} == {"kern", "op"}
 
 

@@ -184,7 +184,7 @@ def test_a_database_from_ci_holds_the_declared_families_and_no_other(
 
 
 def test_a_family_of_interfaces_alone_is_taken_from_ci_too(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
-    toml = '[family]\nname = "mini"\n[device.op]\ninterface = "op.cuh"\n'
+    toml = '[family]\nname = "mini"\n[device.op]\nsupplied = true\ninterface = "op.cuh"\n'
     path = make(tmp_path, files={"family.toml": toml, "op.cuh": MINI["op.cuh"]})
     built = project.build_package(path, tmp_path / "ci.fragdb", jobs=1)
     set_prebuilt(environment, built.path)
