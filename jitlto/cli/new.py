@@ -66,15 +66,15 @@ def cmake(lists: Path, output: Path, definitions: tuple[str, ...], toolchain: st
     files. A family without kernels is used by all others. Compiler options that the compiler does not take are
     translated, or left out and listed.
     """
-    project = read_project(lists, dict(parse_pairs(definitions)), toolchain)
-    families, notes = make_families(project, output.absolute())
+    project = read_project(lists, dict(parse_pairs(definitions)), output, toolchain)
+    families, notes = make_families(project)
     files = {path: text for family in families for path, text in family.files.items()}
     for path in files:
         if path.exists():
             hint = "give an empty directory with -o, or remove what is there"
             raise ForeignBuildError("exists already", code="import-exists", where=str(path), hint=hint)
     for path, text in files.items():
-        write_output(path, text.encode(), make_directory=True)
+        write_output(path, text.encode("utf-8", "surrogateescape"), make_directory=True)
     paths = [output / family.name / "family.toml" for family in families]
     for family, path in zip(families, paths, strict=True):
         click.echo(f"{path}: {pluralize(family.groups, 'group')}")

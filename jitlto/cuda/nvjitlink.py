@@ -177,8 +177,10 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
                 nvjitlink.add_data(handle, kind, current.data, len(current.data), _letter(number))
             current = None
             nvjitlink.complete(handle)
-            log = _with_names(_read_log(nvjitlink, handle, "info"), inputs)
-            _check_log(log)
+            log = _read_log(nvjitlink, handle, "info")
+            if log:  # else no pattern has to be compiled
+                log = _with_names(log, inputs)
+                _check_log(log)
             buffer = bytearray(getattr(nvjitlink, f"get_linked_{output}_size")(handle))
             getattr(nvjitlink, f"get_linked_{output}")(handle, buffer)
         except nvjitlink.nvJitLinkError as error:

@@ -58,18 +58,26 @@ class Project:
 
     Args:
         lists: Its ``CMakeLists.txt``.
+        output: The directory of all families.
         toolchain: The compiler that will build, which CMake's variables describe.
         calls: Those of ``generate_jit_lto_kernels``, in order.
         left_out: Commands, files and packages that are unknown without the project's dependencies, each with the first
             line that has it.
         commands: The file and line of each command that was run, and its arguments.
+        generated: What CMake wrote into its build tree, by where it is to be.
     """
 
     lists: Path
+    output: Path
     toolchain: str
     calls: Sequence[RecordedCall]
     left_out: Sequence[str]
     commands: Sequence[tuple[str, str]]
+    generated: Mapping[Path, str]
+
+    def has_directory(self, path: Path) -> bool:
+        """Return whether a directory exists, or will have generated files."""
+        return path.is_dir() or any(path in each.parents for each in self.generated)
 
     def leave_out(self, what: str, option: str) -> str:
         """Return what to say, with the first command that has an option among its arguments, or at least its name."""
@@ -78,12 +86,13 @@ class Project:
         return f"{next(found, self.lists)}: {what} {option}: left out"
 
 
-def read_project(lists: Path, definitions: Mapping[str, str], toolchain: str | None = None) -> Project:
+def read_project(lists: Path, definitions: Mapping[str, str], output: Path, toolchain: str | None = None) -> Project:
     """Run a ``CMakeLists.txt`` and those that it includes.
 
     Args:
         lists: The file.
         definitions: Cache variables, as ``cmake -D`` takes them.
+        output: The directory of all families. The build tree is to be ``generated`` in it.
         toolchain: The compiler that will build, ``nvcc`` or ``nvrtc``; by default the first that is installed.
 
     Raises:
@@ -101,8 +110,10 @@ def read_project(lists: Path, definitions: Mapping[str, str], toolchain: str | N
             if not has_failed:
                 try:
                     files = sorted(Path(temporary, "record").iterdir(), key=lambda path: int(path.name))
-                    calls = [_parse(path.read_text("utf-8")) for path in files]
-                    return Project(lists, toolchain, calls, *_read_trace(Path(temporary)))
+                    binary, place = Path(temporary, "binary"), output.absolute() / "generated"
+                    calls = [_parse(path.read_text("utf-8").replace(str(binary), str(place))) for path in files]
+                    trace, generated = _read_trace(Path(temporary)), _read_tree(binary, place)
+                    return Project(lists, output.absolute(), toolchain, calls, *trace, generated)
                 except (ValueError, TypeError, KeyError):
                     what = "the project has written to the record of its calls, or one of them is not UTF-8"
                     raise _error(what, lists) from None
@@ -146,6 +157,14 @@ def _read_trace(directory: Path) -> tuple[list[str], list[tuple[str, str]]]:
         elif not _STUBS.match(entry["file"]):
             commands.append((f"{entry['file']}:{entry['line']}", " ".join(entry["args"])))
     return [f"{place}: {what}: left out" for what, place in left_out.items()], commands
+
+
+def _read_tree(binary: Path, place: Path) -> dict[Path, str]:
+    """Return the files of a build tree, without CMake's own, by where they are to be."""
+    paths = {path.relative_to(binary).as_posix(): path for path in binary.rglob("*") if path.is_file()}
+    own = re.compile(r"(?:.*/)?(?:CMakeFiles/.*|CMakeCache\.txt|Makefile|cmake_install\.cmake)")
+    texts = {name: path.read_bytes().decode("utf-8", "surrogateescape") for name, path in paths.items()}
+    return {place / name: text for name, text in texts.items() if not own.fullmatch(name)}
 
 
 def _ask_compiler(toolchain: str | None) -> tuple[str, dict[str, str]]:

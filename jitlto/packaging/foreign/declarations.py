@@ -116,12 +116,8 @@ class _Call:
         return Role.ENTRYPOINT if re.search(r"\b__global__\b", code) else Role.DEVICE
 
 
-def make_families(project: Project, output: Path) -> tuple[list[Family], list[str]]:
-    """Make families from the calls of a project.
-
-    Args:
-        output: The directory of all families, each in a folder of its own. Files of the project are named relative to
-            it.
+def make_families(project: Project) -> tuple[list[Family], list[str]]:
+    """Make families from the calls of a project, each in a folder of its own, relative to which it names files.
 
     Returns:
         The families, sorted by name, and what could not be taken over.
@@ -131,7 +127,7 @@ def make_families(project: Project, output: Path) -> tuple[list[Family], list[st
             compiled for an architecture that the compiler refuses.
         MatrixError: If a matrix breaks a rule.
     """
-    calls, source = [_read(each) for each in project.calls], project.lists.absolute().parent
+    calls, source, output = [_read(each) for each in project.calls], project.lists.absolute().parent, project.output
     if not calls:
         hint = "name the CMakeLists.txt that calls it; a call in an if() that is not taken needs its option: -D NAME=ON"
         raise ForeignBuildError(f"no call of {_FUNCTION}", code="import-no-call", where=str(source), hint=hint)
@@ -147,12 +143,14 @@ def make_families(project: Project, output: Path) -> tuple[list[Family], list[st
         taken = common if name in shared else set(common)
         files: dict[Path, str] = {}
         groups = sorted(_alike(members[name]), key=lambda same: (same[0].role is Role.DEVICE, same[0].template))
-        flags, lines = _head(name, members[name], uses, output / name, project.toolchain)
+        flags, lines = _head(name, members[name], uses, output / name, project)
         for same in groups:
             lines += _group(same, taken, flags, output / name, files)
         lines = [f"# Made from {project.lists.name} by `jitlto import cmake`. It is yours to improve.", *lines, ""]
+        files |= {path: text for path, text in project.generated.items() if {*path.parents} & {*flags.include}}
         families.append(Family(name, len(groups), {output / name / "family.toml": "\n".join(lines), **files}))
-        notes += [project.leave_out("no directory", str(path)) for path in flags.include if not path.is_dir()]
+        gone = [str(path) for path in flags.include if not project.has_directory(path)]
+        notes += [project.leave_out("no directory", each) for each in gone]
         notes += [project.leave_out("option", each) for each in flags.left_out]
     return sorted(families, key=lambda family: family.name), list(dict.fromkeys(notes))
 
@@ -210,10 +208,10 @@ def _alike(calls: Iterable[_Call]) -> Iterable[list[_Call]]:
 
 
 def _head(
-    name: str, calls: Sequence[_Call], uses: Sequence[str], folder: Path, toolchain: str
+    name: str, calls: Sequence[_Call], uses: Sequence[str], folder: Path, project: Project
 ) -> tuple[Flags, list[str]]:
     """Return what all groups of a family compile with, and the lines of its declaration before them."""
-    flags, standards, architectures = Flags(toolchain), [17], list[Architecture]()
+    flags, standards, architectures = Flags(project.toolchain), [17], list[Architecture]()
     for call in (each.recorded for each in calls):
         variables = call.arguments
         # Compilers search it last themselves; named, it would come before their own headers.
@@ -223,13 +221,14 @@ def _head(
         features = (re.sub("^(?:cuda|cxx)_std_", "", feature) for feature in call.features)
         standards += map(int, filter(str.isdecimal, (variables.get("CMAKE_CUDA_STANDARD", ""), *features)))
         architectures += _architectures(variables)
+    there = filter(project.has_directory, dict.fromkeys(flags.include))
     values = {
         "name": name,
-        "toolchain": toolchain,
-        "std_headers": True if toolchain == "nvrtc" else None,
+        "toolchain": project.toolchain,
+        "std_headers": True if project.toolchain == "nvrtc" else None,
         "syntax": "cmake",
         "std": f"c++{max(standards + flags.standards)}",
-        "include": [_relative(path, folder) for path in dict.fromkeys(flags.include) if path.is_dir()] or ["."],
+        "include": [_relative(path, folder) for path in there] or ["."],
         "archs": [str(lowest_base(architectures))] if architectures else None,
         "options": flags.options,
     }

@@ -23,7 +23,7 @@ CALL = "generate_jit_lto_kernels(f NAME_FORMAT k_@x@ MATRIX_JSON_FILE m.json KER
 
 def imported(source: Path, output: Path, toolchain: str = "nvcc") -> list[str]:
     """Write the families of a project; return what could not be taken over."""
-    families, notes = make_families(read_project(source / "CMakeLists.txt", {}, toolchain), output)
+    families, notes = make_families(read_project(source / "CMakeLists.txt", {}, output, toolchain))
     for family in families:
         write_family(output, {str(path.relative_to(output)): text for path, text in family.files.items()})
     return notes
@@ -237,10 +237,57 @@ def test_embedded_object_libraries_are_groups_with_options_of_their_own(tmp_path
     own = ["--compress-mode=size", "-Xnvlink=--kernels-used=entry", "--extended-lambda"]
     assert family["entrypoint"]["entry"]["options"] == ["-DKIND=1", "-DNARROW", *own]
     assert family["device"]["op"]["options"] == own
-    left_out = read_project(tmp_path / "lib" / "CMakeLists.txt", {}).left_out
+    left_out = read_project(tmp_path / "lib" / "CMakeLists.txt", {}, tmp_path).left_out
     assert [note.partition(": ")[2].partition(",")[0] for note in left_out] == [
         "package rtcx is not installed: left out", "made.fatbin",
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_sources_may_be_given_to_an_object_library_later(tmp_path: Path) -> None:
+    lists = """
+        add_library(objects OBJECT)
+        target_sources(objects PRIVATE a.cu "${CMAKE_CURRENT_SOURCE_DIR}/b.cu" host.cpp)
+        add_library(more OBJECT a.cu)
+        target_sources(more PRIVATE b.cu)
+        target_sources(none PRIVATE c.cu)
+        rtcx_embed_blob(embed FILE $<TARGET_OBJECTS:objects> ID one)
+        rtcx_embed_blob(embed FILE $<TARGET_OBJECTS:more> ID two)
+    """
+    code = {f"{name}.cu": f"__global__ void {name}() {{}}" for name in "ab"}
+    calls = (families(tmp_path, lists, **code), read_project(tmp_path / "lib" / "CMakeLists.txt", {}, tmp_path))[
+        1
+    ].calls
+    assert [(each.arguments["NAME_FORMAT"], Path(each.arguments["KERNEL_INPUT_FILE"]).name) for each in calls] == [
+        (name, source) for name in ("one", "two") for source in ("a.cu", "b.cu")
+    ]
+
+
+@pytest.mark.slow
+def test_headers_that_cmake_writes_in_its_build_tree_come_along(tmp_path: Path) -> None:
+    lists = """
+        project(lib VERSION 26.04.1 LANGUAGES CXX CUDA)
+        configure_file(version.h.in "${CMAKE_CURRENT_BINARY_DIR}/include/lib/version.h" @ONLY)
+        file(GENERATE OUTPUT $<1:more>/more.cuh CONTENT "MORE $<BOOL:yes>")
+        file(WRITE "${PROJECT_BINARY_DIR}/elsewhere/a.h" "")
+        add_subdirectory(src/sub)
+    """
+    sub = """add_library(own INTERFACE)
+        target_include_directories(own INTERFACE "${lib_BINARY_DIR}/include" "${CMAKE_CURRENT_BINARY_DIR}/gone"
+          "${PROJECT_BINARY_DIR}/more" "${CMAKE_CURRENT_BINARY_DIR}")
+        file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/own.h" "OWN")
+    """ + CALL.format("KERNEL_LINK_LIBRARIES own").replace("m.json", "../../m.json").replace("k.cu", "../../k.cu")
+    files = {"src/sub/CMakeLists.txt": sub, "version.h.in": "@lib_VERSION_MAJOR@ @PROJECT_VERSION_PATCH@\n"}
+    found, notes = families(tmp_path, lists, **files)
+    place = tmp_path / "out" / "generated"
+    assert {path.relative_to(place).as_posix(): path.read_text() for path in place.rglob("*.*h")} == {
+        "project/include/lib/version.h": "26 1\n", "project/more/more.cuh": "MORE 1", "project/src/sub/own.h": "OWN",
+    }  # fmt: skip
+    assert found["lib"]["family"]["include"] == [
+        f"../generated/project/{name}" for name in ("include", "more", "src/sub")
+    ]
+    (note,) = notes
+    assert note.endswith(f"no directory {place}/project/src/sub/gone: left out")
 
 
 @pytest.mark.slow
