@@ -131,14 +131,20 @@ def check_interfaces(
 
     Raises:
         BuildError: A fragment requires a symbol of a group that has no interface, or that its interface does not
-            declare.
+            declare, also of one that callers supply.
     """
     providers: dict[str, dict[str, Fragment]] = defaultdict(dict)  # one of each group, whose interface all have
     for fragment in fragments:
         for symbol in fragment.provides:
             providers[symbol.name].setdefault(fragment.key.group, fragment)
-    undeclared = set(faults)
-    required = ((fragment.key, symbol.name) for fragment in fragments for symbol in fragment.requires)
+    undeclared, suppliers = set(faults), family.supplied_groups()
+    required = [(fragment.key, symbol.name) for fragment in fragments for symbol in fragment.requires]
+    for key, name in required:
+        if name not in providers and (key.family, name) in undeclared and (groups := suppliers(name)):
+            what = f"{key} requires {demangle(name)}, and the interface {groups[0].interface} of {groups[0].name}, "
+            what += f"which callers supply, does not declare it{show(key, name)}"
+            hint = "declare it there and nowhere else"
+            raise BuildError(what, code="build-interface-undeclared", where=where(key), hint=hint)
     for key, name, provider in ((*each, one) for each in required for one in providers[each[1]].values()):
         group, what = family.group(provider.key.group), f"{key} requires {demangle(name)} of {provider.key}"
         if group is not None and group.interface is None:
@@ -157,6 +163,13 @@ def path_of(config: CompileConfig, header: str) -> str:
     return str(config.own.path(header) or header)
 
 
+def place_of(config: CompileConfig, header: str, line: int) -> str:
+    """Return the place of a line of a header of the interfaces; of a generated one, that in its template."""
+    if config.generated and header in config.generated:
+        return config.generated.locate(header, line)
+    return f"{path_of(config, header)}:{line}"
+
+
 def interface_texts(config: CompileConfig) -> dict[str, bytes]:
     """Return the interfaces of a family and its own headers that they include, by their paths."""
     headers = config.own_closure(interfaces_first(config.interfaces)).headers
@@ -166,6 +179,6 @@ def interface_texts(config: CompileConfig) -> dict[str, bytes]:
 def own_texts(rendered: RenderedSource, config: CompileConfig) -> dict[str, bytes]:
     """Return a source and those of its own headers that are no interfaces', by name."""
     interfaces = config.own_closure(interfaces_first(config.interfaces)).headers
-    headers = config.own_closure(rendered.source).headers
+    headers = config.own_closure(rendered.source, rendered.headers).headers
     own = {name: text for name, text in headers.items() if name not in interfaces}
     return {f"{rendered.key}.cu": rendered.text.encode(), **own}

@@ -28,6 +28,7 @@ from jitlto.database import FragmentDatabase
 from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.record.check_result import Cause
+from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
 
 #: The most kernels of a family of which a build plans each; of what exceeds them, it plans a covering set.
@@ -174,7 +175,7 @@ def _prove(
     (record, index), own = database.index(name), database.fragments(name)
     planned = tuple(each for each in found if isinstance(each, Kernel))
     failures = _explain(index, [each for each in found if isinstance(each, DeadEnd)], show)
-    notes = list(_list_supplied(name, planned))
+    notes = list(_list_supplied(record, planned))
     is_shared = bool(record.groups) and not any(group.role is Role.ENTRYPOINT for group in record.groups)
     if is_shared:
         message = "the family has no entrypoint: its groups are for families that use it"
@@ -195,11 +196,15 @@ def _prove(
     return FamilyProof(name, len(own), planned, tuple(failures), tuple(notes))
 
 
-def _list_supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:
-    counts = Counter(symbol.name for kernel in planned for symbol in kernel.user_symbols)
+def _list_supplied(family: FamilyRecord, planned: Iterable[Kernel]) -> Iterator[Finding]:
+    counts, groups = (
+        Counter(symbol.name for kernel in planned for symbol in kernel.user_symbols),
+        family.supplied_groups(),
+    )
     for name, count in sorted(counts.items()):
-        message = f"callers supply {demangle(name)} at run time, for {pluralize(count, 'kernel')}"
-        yield Finding(Kind.SUPPLIED, message, None, family)
+        whose = " or ".join(group.name for group in groups(name))
+        message = f"callers supply {demangle(name)} of {whose} at run time, for {pluralize(count, 'kernel')}"
+        yield Finding(Kind.SUPPLIED, message, None, family.name)
 
 
 # --- why a kernel does not plan, for authors

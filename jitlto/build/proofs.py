@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # not imported at run time, so that checks without a store do
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "proofs"
-_SCHEMA = 2  # of what is proved
+_SCHEMA = 3  # of what is proved
 
 
 class Proofs:

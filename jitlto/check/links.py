@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,8 @@ from jitlto.link.parallel import run_parallel
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.enumeration import Kernel
 from jitlto.plan.plan import Plan
-from jitlto.record.fragment import Fragment, ImageKind
+from jitlto.plan.user_code.adapter import write_stub
+from jitlto.record.fragment import Fragment, ImageKind, Symbol
 from jitlto.runtime.family import KernelFamily
 
 
@@ -28,10 +30,15 @@ class LinkJob:
     plan: Plan
 
     @classmethod
-    def make(cls, family: KernelFamily, kernel: Kernel, arch: Architecture, mode: str = "lto") -> LinkJob:
-        """Plan a kernel of a family."""
+    def make(
+        cls, family: KernelFamily, kernel: Kernel, arch: Architecture, mode: str = "lto", stub: Plan | None = None
+    ) -> LinkJob:
+        """Plan a kernel of a family; ``stub`` is the plan of one that lacks the same functions, with a stub of them."""
         options, place = family.record.link, (family.database, family.session)
-        return cls(kernel, Plan(family.name, kernel.resolution, (), options, options, mode, arch, *place))
+        supplied, request = (stub.supplied, stub.request) if stub else ((), None)
+        return cls(
+            kernel, Plan(family.name, kernel.resolution, supplied, options, options, mode, arch, *place, request)
+        )
 
     def link(self) -> list[str] | None:
         """Link the kernel as a process would, without a cache; return warnings, if there are any.
@@ -51,7 +58,7 @@ class LinkJob:
         found = link_failure(error, entry, self.kernel.configuration, arch and arch.sm)
         if self.plan.mode != "sass":
             return found
-        if few := nvjitlink.FEW_REGISTERS.search(error.what):
+        if few := re.search(nvjitlink.FEW_REGISTERS, error.what):
             what = f"may use {few[1]} registers and {demangle(few[2])} needs {few[3]}"
             message = f"{entry} links from LTO-IR alone: it {what}; for cubins, set sass_registers = {few[1]}"
             return replace(found, kind=Kind.FAST, message=message)
@@ -79,6 +86,31 @@ class LinkJob:
             return bool(self.plan.images)
         except (VersionError, ArchitectureError):
             return False
+
+
+def plan_stubs(
+    family: KernelFamily, kernels: Iterable[Kernel]
+) -> tuple[dict[tuple[Symbol, ...], Plan | None], list[Finding]]:
+    """Plan kernels as callers do, with a stub of what they supply: of all that lack the same symbols, one.
+
+    Returns:
+        The plans by these symbols, None for symbols of which no stub can be made, and notes that say why not.
+    """
+    plans: dict[tuple[Symbol, ...], Plan | None] = {}
+    notes: list[Finding] = []
+    for kernel in kernels:
+        symbols, entry = kernel.user_symbols, kernel.resolution.entry.key
+        if symbols and symbols not in plans:
+            planner = family.planner(entry.group, **kernel.configuration)
+            try:
+                plans[symbols] = planner.add_source(write_stub(symbols), "stub.cu").plan()
+            except JitltoError as error:
+                plans[symbols] = None
+                names = ", ".join(demangle(symbol.name) for symbol in symbols)
+                failure = link_failure(error, entry.text, kernel.configuration, None)
+                message = f"kernels are not linked with a stub of {names}: {failure.message}"
+                notes.append(replace(failure, kind=Kind.SUPPLIED, message=message))
+    return plans, notes
 
 
 @dataclass(frozen=True)

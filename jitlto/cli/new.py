@@ -53,26 +53,31 @@ def import_() -> None:
 @click.option(
     "-D", "definitions", metavar="NAME=VALUE", multiple=True, help="Set a variable of CMake. Repeatable.",
 )  # fmt: skip
-def cmake(lists: Path, output: Path, definitions: tuple[str, ...]) -> None:
+@click.option(
+    "--toolchain", type=click.Choice(["nvcc", "nvrtc"]),
+    help="The compiler to build with [default: nvcc if it is installed, or else NVRTC].",
+)  # fmt: skip
+def cmake(lists: Path, output: Path, definitions: tuple[str, ...], toolchain: str | None) -> None:
     """Read the calls of generate_jit_lto_kernels and rtcx_embed_blob in a CMakeLists.txt of RAPIDS cuVS or librtcx.
 
     Writes a family.toml for each directory of templates; matrices, templates and headers stay where they are. CMake
     evaluates the file, without a compiler; of the project's dependencies, those that are installed as CMake packages
     count. execute_process() does nothing. Import only projects that you trust: CMake may read and write any of your
-    files. A family without kernels is used by all others.
+    files. A family without kernels is used by all others. Compiler options that the compiler does not take are
+    translated, or left out and listed.
     """
-    calls, left_out = read_project(lists, dict(parse_pairs(definitions)))
-    families, notes = make_families(calls, lists.absolute().parent, output.absolute(), lists.name)
+    project = read_project(lists, dict(parse_pairs(definitions)), output, toolchain)
+    families, notes = make_families(project)
     files = {path: text for family in families for path, text in family.files.items()}
     for path in files:
         if path.exists():
             hint = "give an empty directory with -o, or remove what is there"
             raise ForeignBuildError("exists already", code="import-exists", where=str(path), hint=hint)
     for path, text in files.items():
-        write_output(path, text.encode(), make_directory=True)
+        write_output(path, text.encode("utf-8", "surrogateescape"), make_directory=True)
     paths = [output / family.name / "family.toml" for family in families]
     for family, path in zip(families, paths, strict=True):
         click.echo(f"{path}: {pluralize(family.groups, 'group')}")
     click.echo(f"build them: jitlto build {' '.join(map(str, paths))} -o kernels.fragdb")
-    for note in (*left_out, *notes):
+    for note in (*project.left_out, *notes):
         print_warning(note)

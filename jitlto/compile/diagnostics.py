@@ -5,13 +5,14 @@ from collections.abc import Sequence
 
 from jitlto.base.errors import CompileError
 from jitlto.cuda import toolkit
+from jitlto.record.headers import STD_HEADERS
 
 _C_HEADERS = frozenset((
     "assert.h", "ctype.h", "errno.h", "fenv.h", "float.h", "inttypes.h", "limits.h", "locale.h", "malloc.h", "math.h",
     "memory.h", "pthread.h", "setjmp.h", "signal.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h",
     "stdio.h", "stdlib.h", "string.h", "threads.h", "time.h", "uchar.h", "unistd.h", "wchar.h",
 ))  # fmt: skip
-_MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
+_MISSING = re.compile(r'(?:^(.+)\((\d+)\): [\w ]*error: )?(?:cannot|could not) open source file "([^"]+)"', re.M)
 _ERROR = re.compile(r"\b(?:error|fatal)(?: #[\w-]+)?: (.*)")
 _PROGRAM_NAME = re.compile(r"\b[0-9a-f]{20}\.cu\b")  # nvrtc.program_name
 _CONTEXT_LINES = 3
@@ -26,7 +27,7 @@ def first_error(log: str) -> str | None:
 def find_missing_header(log: str) -> str | None:
     """Return the header that a failed compile could not open; None if it failed for another reason."""
     match = _MISSING.search(log)
-    return match[1] if match else None
+    return match[3] if match else None
 
 
 def make_source_error(compiler: str, log: str, hint: str | None) -> CompileError:
@@ -42,21 +43,24 @@ def is_host_header(log: str) -> bool:
     return name in _C_HEADERS or name.startswith("sys/") or bool(is_cpp)
 
 
-def find_hint(log: str, otherwise: str = 'set std_headers = true or toolchain = "nvcc" under [family]') -> str | None:
+def find_hint(log: str, otherwise: str = "") -> str | None:
     """Return advice on a compile error, where jitlto knows more than the compiler says.
 
     Args:
         log: The compiler's.
-        otherwise: How to compile with the host's library.
+        otherwise: How to compile with the host's library; by default what a family may declare.
     """
     name = find_missing_header(log)
     if name is None:
         return None
     if is_host_header(log):
         device = f"cuda/std/{f'c{name[:-2]}' if name.endswith('.h') else name}"  # of the installed libcu++
-        instead = f"remove the include of <{name}> (printf and the like are built in)"
+        instead = f"remove the include of <{name}> (printf and the like are built in), put it and what uses it"
+        instead += " under #ifndef __CUDACC_RTC__"
         if any((root / device).is_file() for root in toolkit.header_roots()):
             instead = f"include <{device}> instead of <{name}>"
+        offered = "std_headers = true or " if (STD_HEADERS / name).is_file() else ""
+        otherwise = otherwise or f'set {offered}toolchain = "nvcc" under [family]'
         return f"NVRTC has no host C++ library: {instead}, or {otherwise}"
     if "@" in name:
         return f'{name} contains a CMake placeholder: declare syntax = "cmake" for the group or the family'
@@ -80,8 +84,11 @@ def annotate(error: CompileError, name: str, text: str, where: str) -> CompileEr
         return CompileError(error.what, code=error.code, where=where, hint=error.hint)
     if log.startswith(("nvrtc: error", "nvcc fatal")):
         what = f"the compiler rejected its options: {log}"
-        hint = "check std, archs, sass and options in family.toml"
+        hint = error.hint or "check std, archs, sass and options in family.toml"
         return CompileError(what, code="compile-options", where=where, hint=hint, log=log)
+    if is_host_header(log) and (missing := _MISSING.search(log)):  # what else the compiler says would hide it
+        what = f"{missing[1]}:{missing[2]} includes <{missing[3]}>, a header of the host's library"
+        return CompileError(what, code=error.code, where=where, hint=error.hint)
     numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(name)}\((\d+)\): [\w ]*error", log, re.M)})
     excerpts = "\n    ...\n".join(_excerpt(text.splitlines(), number) for number in numbers[:_CONTEXT_LINES])
     what = "\n".join(["does not compile", *(f"    {line}" for line in log.splitlines())])

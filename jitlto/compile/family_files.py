@@ -16,7 +16,9 @@ def family_files(family: FamilyDeclaration, *, thorough: bool = False) -> list[P
     Args:
         thorough: As for :func:`~jitlto.compile.source_files.walk_sources`.
     """
-    folders = {*family.include, *(group.template.parent for group in family.groups if group.template)}
+    templates = {group.template for group in family.groups if group.template}
+    templates |= {header.template for header in family.generated}
+    folders = {*family.include, *family.templates, *(each.parent for each in templates)}
     found = {family.path, *(group.matrix for group in family.groups if group.matrix)}
     found.update(walk_sources(sorted(folders), thorough=thorough))
     search = HeaderSearch(family.include)

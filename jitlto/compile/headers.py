@@ -80,10 +80,11 @@ class HeaderSearch:
             hint = "write __has_include with the header's name in an #if"
             raise JitltoError("a macro asks for a header", code="jitlto-header-unknown", where=asking, hint=hint)
         self._files = {} if files is None else files
-        self._completed: dict[frozenset[str], HeaderSet] = {}
+        self._completed: dict[tuple[object, ...], HeaderSet] = {}
         # The sources of a build share includes.
         self._search, self._text = cache(self._search_all), cache(self._read_text)
         self._collect, self._visible = cache(self._collect_all), cache(self._find_visible)
+        self._merge = cache(lambda start, texts: HeaderSet({**self._collect(start), **dict(texts)}))
         self._held, self._beside = cache(self._find_held), cache(self._find_beside)
 
     def find(self, name: str) -> bytes | None:
@@ -113,8 +114,10 @@ class HeaderSearch:
         earlier = [root for root in range(place.root) if self._look(root, place.path)]
         return _digest([content, place.root, names, earlier])
 
-    def closure(self, text: bytes) -> Source:
+    def closure(self, text: bytes, given: Mapping[str, bytes] | None = None) -> Source:
         """Return the source with every header that its includes, and theirs, can name in any branch.
+
+        Headers that are given by content may have other contents for this source, ``given``, which are looked up.
 
         A superset of what the compiler will read. Headers that no root has are left out: the compiler says which of
         them it needed.
@@ -123,7 +126,15 @@ class HeaderSearch:
             JitltoError: ``jitlto-header-…``, if the headers would not be those that nvcc's preprocessor reads.
         """
         main = self._resolve(None, text)
-        return Source(main.rewritten, self._collect(frozenset(self._reachable(main))))
+        start, texts = {*self._reachable(main)}, dict[str, bytes]()
+        headers = self._collect(frozenset(start))
+        while given is not None and (reached := self._given.keys() & headers.keys() - texts.keys()):
+            for name in sorted(reached):
+                own = self._resolve(_Place(_GIVEN, name), given[name])
+                start.update(self._reachable(own))
+                texts[name] = own.rewritten
+            headers = self._collect(frozenset(start))
+        return Source(main.rewritten, self._merge(frozenset(start), tuple(texts.items())) if texts else headers)
 
     def complete(self, source: Source) -> Source:
         """Return a source of :meth:`closure` with all that a preprocessor may find in the roots, if ``as_written``.
@@ -136,7 +147,7 @@ class HeaderSearch:
         """
         if not self._as_written:
             return source
-        names = frozenset(source.headers)
+        names = frozenset(source.headers), *map(source.headers.get, self._given)
         if names not in self._completed:
             found: dict[str, bytes] = {}
             for place in self._visible():
@@ -166,7 +177,7 @@ class HeaderSearch:
     def _reachable(self, text: _Text) -> list[_Place]:
         """The headers that a text may include itself."""
         found = [to for _, to in text.found if to is not None and (self._is_own(to) or not self._as_written)]
-        return [*found, *self._visible()] if text.is_open else found
+        return [*found, *(_Place(_GIVEN, name) for name in self._given), *self._visible()] if text.is_open else found
 
     # --- what an include in a text means ---
 

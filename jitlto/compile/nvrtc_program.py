@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from jitlto.base.errors import CompileError, ToolchainError
@@ -24,6 +25,8 @@ from jitlto.record.headers import Source, split_leading_includes
 #: opens the file, at that moment: see :mod:`jitlto.compile.snapshot`.
 REST = "/proc/self/fd/99"
 
+#: What NVRTC has in place of an option of nvcc: code without annotations is device code too.
+_FORMS = {"expt-relaxed-constexpr": "--device-as-default-execution-space"}
 _NAME_DIGITS = 20  # 80 bits
 _SEED = Version(12, 9)  # the first that was found to have --frandom-seed
 
@@ -114,6 +117,17 @@ class Program(NamedTuple):
         return cls(program_name(source.text), source.text + anchor(source.text, toolkit.nvrtc_version()), b"")
 
 
+@cache
+def translate_option(option: str) -> str | None:
+    """Return NVRTC's form of an option of nvcc, None if it has none: NVRTC itself is asked which it takes."""
+    nvrtc, form = toolkit.bindings("nvrtc"), _FORMS.get(option.lstrip("-"), option)
+    status, handle = nvrtc.nvrtcCreateProgram(b"", b"", 0, [], [])
+    _check(nvrtc, status)
+    (status,) = nvrtc.nvrtcCompileProgram(handle, 1, [form.encode()])
+    nvrtc.nvrtcDestroyProgram(handle)
+    return None if status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION else form
+
+
 def run_step(source: Source, step: Step) -> Output:
     """Run NVRTC once.
 
@@ -152,6 +166,11 @@ def run_program(program: Program, headers: Mapping[str, bytes], step: Step) -> O
     try:
         (status,) = nvrtc.nvrtcCompileProgram(handle, len(arguments), [a.encode() for a in arguments])
         log = _read(nvrtc, handle, "ProgramLog").rstrip(b"\0").decode("utf-8", "replace").strip()
+        if status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
+            own = {each: translate_option(each) for each in step.options if not each.startswith("--std=")}
+            hint = ", ".join(f"write {o} for {each}" if o else f"remove {each}" for each, o in own.items() if o != each)
+            hint = hint and f'in the options of family.toml, {hint}; or set toolchain = "nvcc"'
+            raise make_source_error("NVRTC", log, hint)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             reason = f"{nvrtc.nvrtcGetErrorString(status)[1].decode()} (options: {' '.join(arguments)})"
             raise make_source_error("NVRTC", log or reason, find_hint(log))

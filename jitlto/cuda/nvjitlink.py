@@ -60,12 +60,10 @@ class Linked(Struct, frozen=True):
     log: str
 
 
-_UNRESOLVED = re.compile(
-    r"Unresolved extern (?:function|variable) '([^']+)'|Undefined reference to '([^']+)'(?: in '([^']*)')?"
-)
+_UNRESOLVED = r"Unresolved extern (?:function|variable) '([^']+)'|Undefined reference to '([^']+)'(?: in '([^']*)')?"
 _LETTERS = ord("~") - ord("!")
-_LETTER = re.compile(r"(?<= in ')[!-}](?=')|^[!-}](?=: link error)|(?<=bad input: )[!-}]$", re.M)
-_DUPLICATE = re.compile(r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'")
+_LETTER = r"(?m)(?<= in ')[!-}](?=')|^[!-}](?=: link error)|(?<=bad input: )[!-}]$"
+_DUPLICATE = r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'"
 _NEWER_INPUT = ("newer version of nvJitLink", "Unsupported .version")
 _OTHER_ARCHITECTURE = (
     "newer than target arch",
@@ -74,7 +72,7 @@ _OTHER_ARCHITECTURE = (
     "SM version specified by .target is higher",
 )
 #: What nvJitLink says of a kernel's limit of registers, and a function that needs more.
-FEW_REGISTERS = re.compile(r"max regcount of (\d+) calls function '([^']+)' with regcount of (\d+)")
+FEW_REGISTERS = r"max regcount of (\d+) calls function '([^']+)' with regcount of (\d+)"
 _OTHER_INPUT = "link for what it was built for, build it for this architecture, or pass its source, LTO-IR or PTX"
 _NEEDS_LTO = ("cannot be used without LTO", "input without LTO")
 _CONTAINERS = (InputKind.FATBIN, InputKind.OBJECT, InputKind.LIBRARY)
@@ -179,8 +177,10 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
                 nvjitlink.add_data(handle, kind, current.data, len(current.data), _letter(number))
             current = None
             nvjitlink.complete(handle)
-            log = _with_names(_read_log(nvjitlink, handle, "info"), inputs)
-            _check_log(log)
+            log = _read_log(nvjitlink, handle, "info")
+            if log:  # else no pattern has to be compiled
+                log = _with_names(log, inputs)
+                _check_log(log)
             buffer = bytearray(getattr(nvjitlink, f"get_linked_{output}_size")(handle))
             getattr(nvjitlink, f"get_linked_{output}")(handle, buffer)
         except nvjitlink.nvJitLinkError as error:
@@ -207,7 +207,7 @@ def _letter(number: int) -> str:
 
 def _with_names(log: str, inputs: Sequence[LinkInput]) -> str:
     names = {_letter(number): item.name for number, item in enumerate(inputs[:_LETTERS])}
-    return _LETTER.sub(lambda match: names.get(match[0], match[0]), log)
+    return re.sub(_LETTER, lambda match: names.get(match[0], match[0]), log)
 
 
 def _read_log(nvjitlink: Any, handle: int, which: str) -> str:
@@ -220,14 +220,14 @@ def _read_log(nvjitlink: Any, handle: int, which: str) -> str:
 
 
 def _check_log(log: str) -> None:
-    if duplicate := _DUPLICATE.search(log):
+    if duplicate := re.search(_DUPLICATE, log):
         raise LinkError(
             f"{demangle(duplicate[1] or duplicate[2])} is defined in more than one input of the link",
             code="link-duplicate",
             log=log,
             hint="remove one of them, or make it inline or static",
         )
-    _check_none_undefined([match[1] or match[2] for match in _UNRESOLVED.finditer(log)], log)
+    _check_none_undefined([match[1] or match[2] for match in re.finditer(_UNRESOLVED, log)], log)
 
 
 def _check_none_undefined(names: Iterable[str], log: str) -> None:
@@ -314,7 +314,7 @@ def _link_error(status: str, log: str, current: LinkInput | None, target: Archit
         what = f"{name} holds code for {', '.join(held)}, which does not link for {target.sm}"
     else:
         place = f" at input {current.name!r}" if current else ""
-        few, what = FEW_REGISTERS.search(log), f"nvJitLink {linker} failed{place}: {reason or status}"
+        few, what = re.search(FEW_REGISTERS, log), f"nvJitLink {linker} failed{place}: {reason or status}"
         remedy = (
             f'link with link_mode="lto"; or declare sass_registers = {few[1]} for what cubins are made of'
             if few

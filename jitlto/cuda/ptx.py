@@ -22,20 +22,21 @@ _TOOLKIT_PREFIXES = (
     "__cuda_syscall", "_cuda", "cudaCG",
 )  # fmt: skip
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{};]|[^{};"/]+|/', re.S)
-_LINE_DIRECTIVE = re.compile(r"^[ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*$", re.M)
+# Texts that re compiles at their first use: a first launch reads no PTX.
+_TOKEN = r'(?s)"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{};]|[^{};"/]+|/'
+_LINE_DIRECTIVE = r"(?m)^[ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*$"
 # The optimiser moves a shared variable into the function that alone uses it.
-_DEMOTED = re.compile(r"^[ \t]*// demoted variable\n([ \t]*\.shared[^;]*;)", re.M)
-_FUNCTION = re.compile(
+_DEMOTED = r"(?m)^[ \t]*// demoted variable\n([ \t]*\.shared[^;]*;)"
+_FUNCTION = (
     r"(?:\.(extern|visible|weak|common)\s+)?\.(func|entry)\s*"
-    r"(?:\.attribute\s*\([^)]*\)\s*)?(?:\(([^)]*)\)\s*)?([\w$%.]+)\s*(?:\(([^)]*)\))?",
+    r"(?:\.attribute\s*\([^)]*\)\s*)?(?:\(([^)]*)\)\s*)?([\w$%.]+)\s*(?:\(([^)]*)\))?"
 )
-_VARIABLE = re.compile(
+_VARIABLE = (
     r"(?:\.(extern|visible|weak|common)\s+)?\.(global|const|shared)\s*"
     r"(?:\.attribute\s*\([^)]*\)\s*)*(?:\.align\s+(\d+)\s*)?(?:\.v(\d)\s*)?\.([a-z]+)(\d*)\s*"
-    r"([\w$%.]+)((?:\[\d*\])*)",
+    r"([\w$%.]+)((?:\[\d*\])*)"
 )
-_PARAMETER = re.compile(
+_PARAMETER = (
     r"\.param\s*(?:\.align\s+(\d+)\s*)?(?:\.v(\d)\s*)?\.([a-z]+)(\d*)\s*"
     r"(?:\.ptr\b[^,]*?)?([\w$%.]+)\s*(?:\[(\d*)\])?\s*$"
 )
@@ -131,8 +132,8 @@ def parse_ptx(text: str) -> Module:
     if not version or not target:
         raise JitltoError("invalid PTX: missing .version or .target directive", code="jitlto-ptx", hint=_HINT)
     module = Module(Version.parse(version[1]), Architecture.parse(target[1]))
-    plain = _LINE_DIRECTIVE.sub("", text)
-    for head, body in _statements(_DEMOTED.sub("", plain) + "".join(_DEMOTED.findall(plain))):
+    plain = re.sub(_LINE_DIRECTIVE, "", text)
+    for head, body in _statements(re.sub(_DEMOTED, "", plain) + "".join(re.findall(_DEMOTED, plain))):
         declaration = _declaration(head, body)
         if declaration is None or declaration.name.startswith(ANCHOR):
             continue
@@ -149,7 +150,7 @@ def _statements(text: str) -> list[tuple[str, str | None]]:
     head: list[str] = []
     body: list[str] | None = None
     depth = 0
-    for token in _TOKEN.findall(text):
+    for token in re.findall(_TOKEN, text):
         if token.startswith(("//", "/*")):
             continue
         if token == "{":
@@ -179,14 +180,14 @@ def _statements(text: str) -> list[tuple[str, str | None]]:
 
 
 def _declaration(head: str, body: str | None) -> Declaration | None:
-    if match := _FUNCTION.match(head):
+    if match := re.match(_FUNCTION, head):
         linkage, keyword, result, name, parameters = match.groups()
         taken = _parameters(parameters)
         layout = "".join(f"({','.join(text for text, _ in part)})" for part in (_parameters(result), taken))
         kind = SymbolKind.KERNEL if keyword == "entry" else SymbolKind.FUNCTION
         sizes = tuple(size for _, size in taken)
         return Declaration(name, linkage or "", kind, "", layout, sizes, body or "", body is not None)
-    if match := _VARIABLE.match(head):
+    if match := re.match(_VARIABLE, head):
         linkage, space, align, vector, _, bits, name, dimensions = match.groups()
         element = int(bits or 64) // 8 * int(vector or 1)
         counts = re.findall(r"\[(\d*)\]", dimensions)
@@ -202,7 +203,7 @@ def _parameters(text: str | None) -> list[tuple[str, tuple[int, int]]]:
     """Return the layout of each parameter of a list, and its size and alignment."""
     parameters = []
     for part in (text or "").split(","):
-        if match := _PARAMETER.search(part.strip()):
+        if match := re.search(_PARAMETER, part.strip()):
             align, vector, _, bits, _, count = match.groups()
             element = int(bits or 64) // 8 * int(vector or 1)
             size = element if count is None else element * int(count or 0)  # that of variable arguments is left open

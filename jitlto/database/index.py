@@ -25,7 +25,7 @@ class Index:
 
     Args:
         rows: The rows of the database.
-        family: The family's record, as it is stored.
+        family: The family's record, with the groups of those that it uses.
         shapes: Returns the shapes of a family.
         read_all: Reads all of these fragments, sorted by key.
     """
@@ -38,9 +38,12 @@ class Index:
         read_all: Callable[[], Sequence[Fragment]],
     ) -> None:
         self._rows, self._shapes, self._read_all = rows, shapes, read_all
+        self.record = family
         self._family = family.name
         #: The toolkit's libraries that every link of the family takes.
         self.libraries: Sequence[str] = family.link.libraries
+        #: The parameters of which all fragments of a kernel have the same values.
+        self.common: Sequence[str] = family.common
         self._families = (family.name, *family.uses)
         self._uses: dict[str, dict[str, SymbolUse]] = {}  # by symbol
         self._provided: dict[str, list[tuple[str, Shape]]] = {}  # shapes of the providers, by symbol

@@ -16,15 +16,15 @@ from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.tuning_rules import check_tune, read_tune
 from jitlto.record.fragment import ImageForm, ImageKind, Role, is_name
+from jitlto.record.headers import STD_HEADERS
 from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
 from jitlto.record.tuning import TuneRecord
 
 #: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
-#: Headers with the names of C's and C++'s, which include those of ``cuda/std``, for ``std_headers``.
-STD_HEADERS = Path(__file__).with_name("std")
 _BASE = Architecture(75)  # the lowest that CUDA 13 supports
 _LONGEST_CHAIN = 100  # Python recurses some hundreds deep
+_TEMPLATE = ".jinja"
 _NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
 
 
@@ -36,6 +36,7 @@ class GroupDeclaration:
     role: Role
     key: tuple[str, ...]  # the parameters that identify a fragment of the group
     interface: str | None  # the header that declares what it defines; "" for none on purpose, None if that is not said
+    interface_template: Path | None = None  # of which that is rendered
     syntax: str = "jinja"  # or cmake
     shared: tuple[str, ...] = ()  # key parameters whose values may have the same source
     matrix: Path | None = None  # as the template None for a device group that callers supply at run time
@@ -46,6 +47,16 @@ class GroupDeclaration:
     architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
     sass_registers: int | None = None  # most that a thread of its cubins may use
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedHeader:
+    """A header that is rendered for each combination, as declared."""
+
+    name: str  # by which it is included
+    template: Path
+    syntax: str
+    directories: tuple[Path, ...]  # in which what the template includes is searched too
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,8 @@ class FamilyDeclaration:
     version: str = ""  # the author's, of what callers see
     sass: tuple[Architecture, ...] = ()  # for which fragments have relocatable cubins, sorted
     opaque: tuple[str, ...] = ()  # types that the interfaces only declare, and into which no fragment looks
+    templates: tuple[Path, ...] = ()  # directories in which templates are searched too
+    generated: tuple[GeneratedHeader, ...] = ()  # followed by those of the families that it uses; no two of one name
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
@@ -215,23 +228,29 @@ class _FamilyTable(msgspec.Struct):
     version: Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]{0,100}\Z")] = ""
     std: str = "c++17"
     include: tuple[str, ...] = (".",)
+    templates: tuple[str, ...] = ()
     images: tuple[str, ...] = ("ltoir", "ptx")
     sass: tuple[str, ...] = ()
     sass_registers: _Registers | None = None
     syntax: Literal["jinja", "cmake"] = "jinja"
     opaque: tuple[str, ...] = ()
     std_headers: bool = False
+    headers: dict[str, str] = {}
 
 
-class _SuppliedTable(msgspec.Struct):
-    """A device group without fragments, which callers supply at run time."""
-
+class _GroupTable(msgspec.Struct):
     interface: str | bool | None = None
     key: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
 
 
-class _DeviceTable(_SuppliedTable, kw_only=True):
+class _SuppliedTable(_GroupTable, kw_only=True):
+    """A device group without fragments, which callers supply at run time."""
+
+    supplied: bool
+
+
+class _DeviceTable(_GroupTable, kw_only=True):
     matrix: str
     template: str
     syntax: Literal["jinja", "cmake"] | None = None
@@ -284,24 +303,15 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     if sorted(family.images) not in (["ltoir"], ["ltoir", "ptx"]):
         hint = 'write images = ["ltoir", "ptx"], or ["ltoir"] to link only with the compiler\'s CUDA major'
         raise table.error(f"invalid images {list(family.images)}", hint)
-    groups = [
-        _group(role, role_table.table(name), family)
-        for role in Role
-        for role_table in [document.table(role.value, required=False)]
-        for name in role_table.values
-    ]
-    if not groups:
-        hint = "declare at least one [entrypoint.<group>], or the [device.<group>]s that other families use"
-        raise document.error("no entrypoint", hint, case="no-entrypoint")
-    names = [group.name for group in groups]
-    for name in names:
-        if names.count(name) > 1:
-            other = document.table("device").table(name)
-            raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
+    templates = tuple(_directory(table, "template", name) for name in family.templates)
+    groups = _groups(document, family, templates)
     link = _read_link(document.table("link", required=False), family)
-    uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
+    uses = _uses(document.table("use", required=False), family.name, [g.name for g in groups], link, users, loaded)
     include: dict[str, Path] = {}
-    for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
+    for directory in (
+        *(_directory(table, "include", name) for name in family.include),
+        *(i for used in uses for i in used.include),
+    ):
         include.setdefault(os.path.realpath(directory), directory)
     if family.std_headers and family.toolchain == "nvrtc":  # nvcc includes the host's
         include.setdefault(str(STD_HEADERS), STD_HEADERS)
@@ -315,12 +325,14 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         family.options,
         tuple(sorted(map(ImageKind, family.images))),
         link,
-        tuple(sorted(groups, key=lambda group: group.name)),
+        groups,
         uses,
         family.archs == "auto",
         family.version,
         _parse_architectures(table, family.sass, "sass") if family.sass else (),
         family.opaque,
+        templates,
+        _generated(table, family, groups, templates, include.values(), uses),
     )
     parameters = {name for each in (made, *made.all_used().values()) for group in each.groups for name in group.key}
     for group in made.groups:
@@ -386,25 +398,51 @@ def _read_link(table: TomlTable, family: _FamilyTable) -> LinkOptions:
     return link
 
 
-def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclaration:
+def _groups(document: TomlTable, family: _FamilyTable, templates: Sequence[Path]) -> tuple[GroupDeclaration, ...]:
+    """Read the tables of all groups; return them sorted by name."""
+    groups = [
+        _group(role, role_table.table(name), family, templates)
+        for role in Role
+        for role_table in [document.table(role.value, required=False)]
+        for name in role_table.values
+    ]
+    if not groups:
+        hint = "declare at least one [entrypoint.<group>], or the [device.<group>]s that other families use"
+        raise document.error("no entrypoint", hint, case="no-entrypoint")
+    names = [group.name for group in groups]
+    for name in names:
+        if names.count(name) > 1:
+            other = document.table("device").table(name)
+            raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
+    return tuple(sorted(groups, key=lambda group: group.name))
+
+
+def _group(role: Role, table: TomlTable, family: _FamilyTable, templates: Sequence[Path]) -> GroupDeclaration:
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
-    is_supplied = role is Role.DEVICE and not {"matrix", "template"} & table.values.keys()
+    is_supplied = role is Role.DEVICE and table.values.get("supplied") is True
     if is_supplied and not table.values.get("interface"):
-        hint = "declare a group that callers supply at run time in an interface header"
-        raise table.error("missing keys 'matrix' and 'template', or 'interface'", hint, case="missing-key")
+        hint = "name the header that declares what callers supply"
+        raise table.error("missing key 'interface'", hint, case="missing-key")
+    if role is Role.DEVICE and not is_supplied and "template" not in table.values:
+        hint = "write matrix and template; or, for a group that callers supply at run time, supplied = true"
+        raise table.error("missing key 'template'", hint, case="missing-key")
     kind = _SuppliedTable if is_supplied else _EntrypointTable if role is Role.ENTRYPOINT else _DeviceTable
     given = table.decode(kind)
     _check_key(table, given.key, given.shared)
-    group = GroupDeclaration(name, role, given.key, _interface(table, given.interface), family.syntax, given.shared)
+    interface, rendered = _interface(table, given.interface), None
+    if interface and interface.endswith(_TEMPLATE):
+        rendered = _find_file(table, "interface", interface, "templates", templates)
+        interface = interface.removesuffix(_TEMPLATE)
+    group = GroupDeclaration(name, role, given.key, interface, rendered, family.syntax, given.shared)
     if isinstance(given, _DeviceTable):
         _check_options(table, given.options)
         _check_registers(table, family)
         group = replace(
             group,
             matrix=_find_file(table, "matrix", given.matrix, "matrices"),
-            template=_find_file(table, "template", given.template, "templates"),
+            template=_find_file(table, "template", given.template, "templates", templates),
             syntax=given.syntax or family.syntax,
             options=given.options,
             architectures=_parse_architectures(table, given.archs) if given.archs else (),
@@ -432,16 +470,44 @@ def _interface(table: TomlTable, name: str | bool | None) -> str | None:
         raise table.error("interface is true", "name the header, or write interface = false for none", case="interface")
     if not name:
         return "" if name is False else None
+    return _header(table, "interface", name)
+
+
+def _header(table: TomlTable, key: str, name: str) -> str:
     if os.path.isabs(name) or os.path.normpath(name).startswith("..") or '"' in name or not name.isprintable():  # noqa: PTH117 - a header's name
-        what = f"interface {name!r} leaves the include directories, or cannot stand in an #include"
-        raise table.error(what, "rename the header, or name it relative to one of them", case="interface")
+        what = f"{key} {name!r} leaves the include directories, or cannot stand in an #include"
+        raise table.error(what, "rename the header, or name it relative to one of them", case=key)
     return name
 
 
-def _include(table: TomlTable, directory: str) -> Path:
+def _generated(
+    table: TomlTable,
+    family: _FamilyTable,
+    groups: Iterable[GroupDeclaration],
+    templates: tuple[Path, ...],
+    include: Iterable[Path],
+    uses: Iterable[FamilyDeclaration],
+) -> tuple[GeneratedHeader, ...]:
+    """Read the key ``headers``; no file may have the name of one in the directories of headers."""
+    given = [(str(g.interface), g.interface_template, "jinja") for g in groups if g.interface_template]
+    for name, template in family.headers.items():
+        path = _find_file(table, "template", template, "templates", templates)
+        given.append((_header(table, "header", name), path, family.syntax))
+    made = (GeneratedHeader(os.path.normpath(name), path, syntax, templates) for name, path, syntax in given)
+    found = {header.name: header for header in made}
+    for each in (header for used in uses for header in used.generated):
+        found.setdefault(each.name, each)
+    for name, directory in ((name, directory) for name in found for directory in include):
+        if os.path.exists(directory / name):  # noqa: PTH110 - Path.exists raises on a name that is too long
+            what = f"header {name!r} is rendered from {found[name].template}, and a file in {directory}, too"
+            raise table.error(what, "rename one of them", case="header")
+    return tuple(found.values())
+
+
+def _directory(table: TomlTable, of: str, directory: str) -> Path:
     path = table.path.parent / directory
     if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises on a name that is too long
-        what = f"include directory {directory!r} does not exist"
+        what = f"{of} directory {directory!r} does not exist"
         raise table.error(what, "paths are relative to family.toml", case="missing-file")
     return path
 
@@ -453,9 +519,9 @@ def project_root(path: Path) -> Path:
     return directory.parents[1] if directory.parent.name == "fragments" else directory
 
 
-def _find_file(table: TomlTable, key: str, name: str, folder: str) -> Path:
-    """Find a matrix or template beside ``family.toml``, or in a folder beside ``fragments/``."""
-    candidates = (table.path.parent / name, project_root(table.path) / folder / name)
+def _find_file(table: TomlTable, key: str, name: str, folder: str, further: Iterable[Path] = ()) -> Path:
+    """Find a matrix or template beside ``family.toml``, in a folder beside ``fragments/`` or in ``further`` ones."""
+    candidates = [each / name for each in (table.path.parent, project_root(table.path) / folder, *further)]
     for path in candidates:
         if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
             return path

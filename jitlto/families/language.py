@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +30,14 @@ class Template:
         path: The template's file.
         syntax: ``jinja`` or ``cmake``.
         params: The entries.
+        directories: Where templates that it names are searched behind its own directory.
     """
 
-    def __init__(self, path: Path, syntax: str, params: Sequence[str] = ()) -> None:
-        self._path, self._params = path, params
+    def __init__(self, path: Path, syntax: str, params: Sequence[str] = (), directories: Sequence[Path] = ()) -> None:
+        self._path, self._params, self._directories = path, params, (path.parent, *directories)
         #: The names that were looked up.
         self.used: set[str] = set()
-        self._environment = _Environment(path.parent, self.used) if syntax == "jinja" else None
+        self._environment = _Environment(self._directories, self.used) if syntax == "jinja" else None
         self._made: dict[str | None, jinja2.Template | _CMakeTemplate] = {}  # by entry of params; None: the file's
 
     def render(self, combination: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -51,6 +54,18 @@ class Template:
             except Exception as error:  # noqa: BLE001 - whatever an expression may raise
                 raise self._describe(error, combination, entry) from None
         return texts[-1], tuple(texts[:-1])
+
+    def locate(self, combination: Mapping[str, str], line: int) -> str:
+        """Return the place of the template from which a line of the file's text for a combination comes."""
+        if self._environment is not None:  # the text again, in which each line ends with its number in the template
+            source, parts = self._path.read_text("utf-8-sig"), list[str]()
+            for number, kind, part in self._environment.lex(source):
+                ends = [f"\0{n}\0\n" if kind == "data" else "\n" for n in range(number, number + part.count("\n"))]
+                parts += [each for pair in zip_longest(part.split("\n"), ends, fillvalue="") for each in pair]
+            parts.append(f"\0{source.count(chr(10)) + 1}\0")
+            lines = self._environment.from_string("".join(parts)).render(combination).split("\n")
+            line = int(re.findall("\0(\\d+)\0", "\n".join(lines[line - 1 :]))[0])
+        return f"{self._path}:{line}"
 
     def _render(self, entry: str | None, values: Mapping[str, Value]) -> str:
         if entry not in self._made:
@@ -74,7 +89,8 @@ class Template:
             hint = "values of a matrix are text: compare with text (x == '8', flag == 'true'), join with ~, or convert "
             hint += "(x|int > 4)"
         elif isinstance(error, jinja2.TemplateNotFound):
-            code, what, hint = "render-missing-template", f"no template {error}", "paths are relative to the template"
+            code, what, hint = "render-missing-template", f"no template {error}", "paths are relative to the template, "
+            hint += "or to a directory that [family] templates names"
         elif isinstance(error, OSError | UnicodeDecodeError):
             code, what, hint = "render-unreadable", f"cannot read the template: {error}", "save it as UTF-8"
         elif isinstance(error, jinja2.TemplateSyntaxError):
@@ -90,14 +106,15 @@ class Template:
     def _locate(self, error: Exception) -> str:
         """Find the file and line of the template, or of one that it includes, at which rendering failed."""
         file, line = str(self._path), 0
+        directories = [os.path.normpath(each) for each in self._directories]
         if isinstance(error, jinja2.TemplateSyntaxError):
             file, line = error.filename or file, error.lineno
         elif isinstance(error, _UndefinedPlaceholderError):
             line = error.line
         else:
-            # Jinja gives the frames of its compiled templates the templates' own files and lines.
+            # Jinja gives the frames of its compiled templates the templates' own files, normalised, and lines.
             for frame, number in traceback.walk_tb(error.__traceback__):
-                if Path(frame.f_code.co_filename).is_relative_to(self._path.parent):
+                if any(map(Path(frame.f_code.co_filename).is_relative_to, directories)):
                     file, line = frame.f_code.co_filename, number
         return f"{file}:{line}" if line else file
 
@@ -184,10 +201,10 @@ class _Environment(SandboxedEnvironment):
 
     context_class = _Context
 
-    def __init__(self, directory: Path, used: set[str]) -> None:
+    def __init__(self, directories: Sequence[Path], used: set[str]) -> None:
         self.used = used
         super().__init__(
-            loader=jinja2.FileSystemLoader(directory, encoding="utf-8-sig"),
+            loader=jinja2.FileSystemLoader(directories, encoding="utf-8-sig"),
             undefined=jinja2.StrictUndefined,
             keep_trailing_newline=True,
             finalize=_printable,

@@ -8,6 +8,7 @@ import _thread
 import contextlib
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Self
@@ -16,11 +17,15 @@ from jitlto.base.log import log
 
 _MOST_THREADS = 2
 _NICENESS = 10  # above the caller's
+# Seconds without a new job before a thread begins the next: what the caller does meanwhile, most likely asking for
+# further kernels, would wait for the interpreter.
+_QUIET = 0.01
 
 _lock = threading.RLock()
 _jobs: deque[Callable[[], object]] = deque()
 _waiting = threading.Semaphore(0)  # counts the jobs
 _threads = 0
+_newest = 0.0  # when the last job came
 _awaited: dict[int, "Behind"] = {}  # by thread
 
 
@@ -76,7 +81,8 @@ class Behind:
 
 
 def _submit(job: Callable[[], object]) -> None:
-    global _threads
+    global _threads, _newest
+    _newest = time.monotonic()
     _jobs.append(job)
     _waiting.release()
     with _lock, contextlib.suppress(RuntimeError):  # there are too many threads, or the interpreter ends
@@ -91,6 +97,8 @@ def _work() -> None:
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)
     while True:
         _waiting.acquire()
+        while (left := _newest + _QUIET - time.monotonic()) > 0:
+            time.sleep(left)
         try:
             _jobs.popleft()()
         except Exception:  # noqa: BLE001 - of a caller's filter for warnings, for one

@@ -3,7 +3,7 @@
 import time
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import LinkError
+from jitlto.base.errors import LinkError, UnresolvedSymbolError
 from jitlto.base.mangling import demangle
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.elf import read_writable
@@ -11,6 +11,7 @@ from jitlto.cuda.nvfatbin import holds_ltoir
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
+from jitlto.plan.supplied import describe_suppliers
 
 
 def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first: bool = False) -> LinkedKernel:
@@ -35,7 +36,11 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
     with plan.services.events.step("link", plan.entry.key.text):
         inputs = [LinkInput(InputKind.FATBIN, plan.database.read(i), fragment.key.text) for fragment, i in images]
         others = [*supplied, *(item for item, _ in plan.libraries if not ptx)]
-        linked = nvjitlink.link([*inputs, *others], target.architecture, flags, ptx=ptx)
+        try:
+            linked = nvjitlink.link([*inputs, *others], target.architecture, flags, ptx=ptx)
+        except UnresolvedSymbolError as error:
+            _name_suppliers(plan, error)
+            raise
     seconds = time.perf_counter() - begin
     if supplied:
         from jitlto.link.conflicts import check_conflicts  # imported lazily: few plans have inputs
@@ -47,3 +52,14 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
         raise LinkError(what, code="link-variables", where=plan.entry.key.text, hint=hint)
     layer = "fast" if is_first else "link"
     return LinkedKernel(linked.data, plan.entry.entry, target.architecture.sm, linked.log, seconds, layer)
+
+
+def _name_suppliers(plan: Plan, error: UnresolvedSymbolError) -> None:
+    """Say in an error whose function is missing, if a caller's binary was to define it and does not."""
+    families, provided = plan.database.families, {symbol.name for each in plan.fragments for symbol in each.provides}
+    record = families[plan.family].with_used(families)
+    for name in sorted({symbol.name for each in plan.fragments for symbol in each.requires} - provided):
+        whose, hint = describe_suppliers(record, name)
+        if whose and demangle(name) in error.what:
+            error.what, error.hint = f"{error.what}: {whose}", hint
+            return

@@ -27,7 +27,9 @@ def place_sources(family: FamilyDeclaration) -> dict[Path, Path]:
     families = [family, *family.all_used().values()]
     root, above = declaration.project_root(family.path.absolute()), family.path.parent.parent.absolute()
     folders = [each.path.parent.absolute() for each in families if each.path.parent.parent.absolute() == above]
-    includes = [Path(os.path.normpath(path.absolute())) for each in families for path in each.include]
+    includes = [
+        Path(os.path.normpath(path.absolute())) for each in families for path in (*each.include, *each.templates)
+    ]
     places: dict[Path, Path] = {}
     for path in (*list_files(families), *includes):
         folder = next((each for each in folders if path.is_relative_to(each)), None)

@@ -6,7 +6,6 @@ until each requirement has exactly one fragment, or none. Nothing is read or lin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,15 +14,10 @@ from typing import TypeAlias
 
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import PlanError
-from jitlto.base.mangling import base_name
 from jitlto.database.index import Index
 from jitlto.plan.resolve import Resolution, Selection, choose_entry
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Symbol
-
-# Comments and includes: they declare nothing.
-_NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)
-_WORD = re.compile(r"[A-Za-z_]\w*")
 
 _Combination: TypeAlias = tuple[tuple[str, str | None], ...]
 _Path: TypeAlias = tuple[list[_Combination], ...]  # of a configuration, and of those with fewer values that led to it
@@ -83,18 +77,12 @@ def enumerate_kernels(
 def find_user_symbols(record: FamilyRecord, index: Index) -> frozenset[str]:
     """Return the symbols that callers supply at run time: declared by a supplied group, provided by no fragment.
 
-    A group that callers supply has an interface header and no fragments. A symbol belongs to it if its name occurs in
-    that header, and not in that of a group that is built.
+    See :meth:`~jitlto.record.family_record.FamilyRecord.supplied_groups`.
     """
-    supplied = {group.interface for group in record.groups if group.supplied and group.interface}
-    built = {group.interface for group in record.groups if not group.supplied and group.interface}
-    declared = {
-        word
-        for name, text in (record.headers if supplied else ())
-        if name in supplied - built
-        for word in _WORD.findall(_NO_DECLARATION.sub(" ", text))
-    }
-    return frozenset(n for n in index.required if not index.providers.get(n) and base_name(n) in declared)
+    if not any(group.supplied for group in record.groups):
+        return frozenset()
+    groups = record.supplied_groups()
+    return frozenset(name for name in index.required if not index.providers.get(name) and groups(name))
 
 
 def _kernels_of(

@@ -10,6 +10,7 @@ from jitlto.base.mangling import base_name, demangle, qualified_name
 from jitlto.cuda.ptx import missing_symbol_hint
 from jitlto.database.index import Index
 from jitlto.plan import resolve_errors
+from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, Symbol
 
 
@@ -51,8 +52,23 @@ def missing_provider(
     if runtime:
         return MissingProviderError(what, code="plan-missing-provider-device-runtime", hint=runtime)
     others = ", ".join(item.name for item in supplied)
-    hint = "supply it: planner.add_source(text)"
-    return MissingProviderError(what, hint=f"{others} does not define it" if others else hint)
+    lacking = f"{others} does not define it" if others else ""
+    whose, hint = describe_suppliers(index.record, symbol.name)
+    hint = f"{lacking}; {hint}" if whose and lacking else lacking or hint
+    return MissingProviderError(f"{what}: {whose}" if whose else what, hint=hint)
+
+
+def describe_suppliers(family: FamilyRecord, symbol: str) -> tuple[str, str]:
+    """Return which group of callers a symbol is of, empty if it is of none, and how it is given."""
+    groups = family.supplied_groups()(symbol)
+    if not groups:
+        return "", "supply it: planner.add_source(text)"
+    names = " or ".join(f"{group.name} ({group.interface})" for group in groups)
+    how = "planner.add_source(text), add_function, add_ltoir, add_ptx or add_binary"
+    return (
+        f"callers supply it, as group {names}",
+        f"define it as {groups[0].interface} declares it, and give it by {how}",
+    )
 
 
 def check_inputs_used(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, structs
 
+from jitlto.base.mangling import base_name
 from jitlto.base.versions import Architecture
-from jitlto.record.fragment import Count, Fragment, Name, Role
+from jitlto.record.fragment import Count, Fragment, Name, Role, Values, agrees
 from jitlto.record.options import LinkOptions
 from jitlto.record.tuning import TuneRecord
+
+# Comments and includes: they declare nothing.
+_NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class GroupRecord(Struct, frozen=True, omit_defaults=True):
@@ -30,6 +36,18 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
     sass_registers: Count | None = None
 
 
+class InterfaceHeaders(Struct, frozen=True):
+    """Those headers of a family's interfaces that are not the same for all its fragments, for one choice of values.
+
+    Args:
+        values: Of parameters that every group of the family has in its key, by name.
+        headers: Name and text; sorted.
+    """
+
+    values: Values
+    headers: tuple[tuple[str, str], ...]
+
+
 class FamilyRecord(Struct, frozen=True, omit_defaults=True):
     """What the run side needs of a family's declaration.
 
@@ -39,10 +57,12 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
         link: Options of every link.
         architectures: The architectures of its LTO-IR, sorted.
         groups: Sorted by name.
-        headers: Name and text of the family's own headers that its interfaces include, sorted.
+        headers: Name and text of the family's own headers that its interfaces include, sorted; those that are the same
+            for all fragments.
         uses: The families whose device groups its kernels may contain, also those that these use; sorted.
         version: The author's version of what callers see; empty if none is declared.
         interfaces: The names of the interfaces in the order in which they precede every source, callers' included.
+        choices: The other headers for each choice of values of which a fragment is; empty if there are no others.
         differs: What in the interfaces means something else in callers' sources than in fragments; empty for nothing.
     """
 
@@ -56,10 +76,36 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
     version: str = ""
     interfaces: tuple[str, ...] = ()
     differs: str = ""
+    choices: tuple[InterfaceHeaders, ...] = ()
+
+    @property
+    def common(self) -> tuple[str, ...]:
+        """The parameters on which its interfaces depend: all fragments of a plan have the same values of them."""
+        return tuple(name for name, _ in self.choices[0].values) if self.choices else ()
+
+    def choose(self, values: Mapping[str, str]) -> FamilyRecord:
+        """Return the record with the headers for some values; of several choices that agree, the first counts."""
+        agreeing = (each.headers for each in self.choices if agrees(each.values, values))
+        return structs.replace(self, headers=tuple(sorted((*self.headers, *next(agreeing, ())))))
 
     def group(self, name: str) -> GroupRecord | None:
         """Return the group called ``name``, or None."""
         return next((group for group in self.groups if group.name == name), None)
+
+    def supplied_groups(self) -> Callable[[str], tuple[GroupRecord, ...]]:
+        """Return a function that tells the groups of a symbol which no fragment provides and callers supply, if any.
+
+        They are the supplied groups in whose interface its name occurs, if it occurs in no interface of other groups.
+        """
+        texts, groups = dict[str, str](), dict[str, list[GroupRecord]]()
+        for name, text in (*self.headers, *(header for each in self.choices for header in each.headers)):
+            texts[name] = f"{texts.get(name, '')}{text}\n"
+        built = {group.interface for group in self.groups if not group.supplied}
+        for group in self.groups:
+            if group.supplied and group.interface and group.interface not in built:
+                for word in {*_WORD.findall(_NO_DECLARATION.sub(" ", texts.get(group.interface, "")))}:
+                    groups.setdefault(word, []).append(group)
+        return lambda symbol: tuple(groups.get(base_name(symbol), ()))
 
     def for_callers_code(self, link_options: Mapping[str, object]) -> FamilyRecord:
         """Return the record by which callers' code is compiled for a plan with these link options.

@@ -5,9 +5,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from jitlto.base.cached import cached_property
 
+#: Headers with the names of C's and C++'s, which include those of ``cuda/std``, for ``std_headers``.
+STD_HEADERS = Path(__file__).parents[1] / "families" / "std"
 # What may stand among a source's leading includes.
 _PLAIN_INCLUDE = re.compile(rb"[ \t]*#[ \t]*include[ \t]+[<\"][^>\"]+[>\"][ \t]*(?://.*)?")
 _BLANK = re.compile(rb"[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*|#[ \t]*pragma[ \t]+once[ \t]*)?|#line 1(?: \".*\")?")

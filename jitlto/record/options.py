@@ -13,10 +13,11 @@ from jitlto.base.cached import decoder
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import abbreviate, suggest
 
-_HOST_OPTION = re.compile(r"(?:-Xcompiler|--compiler-options)\b")
-_HOST_FILES = re.compile(r"[=, ]-(?:I|i(?:nclude|macros|quote|system|dirafter))")
-_OPTION = re.compile(r"(?:-D|--define-macro[= ]|-U|--undefine-macro[= ])\s*(\w+)")
-_DEFINITION = re.compile(r"--?(D|define-macro[= ]|U|undefine-macro[= ])\s*([\w$]+)(.*)", re.S)
+# Patterns are texts, which re compiles at their first use: a first launch uses none.
+_HOST_OPTION = r"(?:-Xcompiler|--compiler-options)\b"
+_HOST_FILES = r"[=, ]-(?:I|i(?:nclude|macros|quote|system|dirafter))"
+_OPTION = r"(?:-D|--define-macro[= ]|-U|--undefine-macro[= ])\s*(\w+)"
+_DEFINITION = r"(?s)--?(D|define-macro[= ]|U|undefine-macro[= ])\s*([\w$]+)(.*)"
 # Options that read or write files or change names, without leading dashes: NVRTC accepts most with one dash or two
 # (NVRTC's «Supported Compile Options»). Behind them nvcc's.
 _FILES = frozenset((
@@ -29,9 +30,7 @@ _FILES = frozenset((
 # Options for nvcc's programs alone, which NVRTC does not take.
 _OF_NVCC = frozenset(["Xcompiler", "Xfatbin", "Xlinker", "Xarchive", "Xnvlink"])
 # Options for the front end and the optimiser behind NVRTC can read and write any file: these cannot.
-_HARMLESS = re.compile(
-    r"-Xcudafe[= ]--?(?:diag_(?:suppress|remark|warn|warning|error)=[\w,]+|display_error_number|no_warnings)"
-)
+_HARMLESS = r"-Xcudafe[= ]--?(?:diag_(?:suppress|remark|warn|warning|error)=[\w,]+|display_error_number|no_warnings)"
 # Options that make ptxas read or write a file (`ptxas --help`), and those that make it only print (help, version),
 # which end in an internal error of nvJitLink.
 _PTXAS_FILES = frozenset(
@@ -52,9 +51,9 @@ _DECLARED = {
     "maxrregcount": "max_registers", "Xptxas": "ptxas", "ptxas-options": "ptxas", "use_fast_math": "fast_math",
     "O0": "optimization", "O3": "optimization", "ftz": "ftz", "fmad": "fma", "prec-div": "prec_div",
     "prec-sqrt": "prec_sqrt", "lineinfo": "lineinfo", "generate-line-info": "lineinfo", "G": "lineinfo",
-    "device-debug": "lineinfo", "arch": "archs", "gpu-architecture": "archs", "I": "include",
-    "include-path": "include", "std": "std", "ccbin": "NVCC_CCBIN in the environment",
-    "compiler-bindir": "NVCC_CCBIN in the environment",
+    "device-debug": "lineinfo", "arch": "archs", "gpu-architecture": "archs", "gencode": "archs",
+    "generate-code": "archs", "code": "archs", "gpu-code": "archs", "I": "include", "include-path": "include",
+    "std": "std", "ccbin": "NVCC_CCBIN in the environment", "compiler-bindir": "NVCC_CCBIN in the environment",
 }  # fmt: skip
 _OF_PTXAS = ["max_registers", "optimization", "ptxas"]  # no effect on machine code
 _ALWAYS = frozenset(["dlto", "rdc", "relocatable-device-code"])
@@ -199,9 +198,9 @@ def _option_name(option: str) -> str:
 def touches_files(option: str) -> bool:
     """Return whether a compile option names a file or directory, or does not begin with a dash."""
     name = _option_name(option).replace("_", "-")
-    passed_on = name.startswith("X") and name not in _OF_NVCC and not _HARMLESS.fullmatch(option)
+    passed_on = name.startswith("X") and name not in _OF_NVCC and not re.fullmatch(_HARMLESS, option)
     is_path = re.search(r"""["<]\s*/""", option)  # of a macro, which an ``#include`` could name
-    passed_on = passed_on or bool(_HOST_OPTION.match(option) and _HOST_FILES.search(option))
+    passed_on = passed_on or bool(re.match(_HOST_OPTION, option) and re.search(_HOST_FILES, option))
     return not option.startswith("-") or passed_on or name in _FILES or name.startswith("I") or is_path is not None
 
 
@@ -228,9 +227,9 @@ def option_macros(options: Iterable[str]) -> dict[str, str]:
     """Return the macros that compiler options define or undefine, each with its option."""
     found: dict[str, str] = {}
     for option in options:
-        if _HOST_OPTION.match(option):  # nvcc gives them to the preprocessor of device code, too
-            found |= dict.fromkeys(_OPTION.findall(option), option)
-        elif match := _OPTION.match(option):
+        if re.match(_HOST_OPTION, option):  # nvcc gives them to the preprocessor of device code, too
+            found |= dict.fromkeys(re.findall(_OPTION, option), option)
+        elif match := re.match(_OPTION, option):
             found[match[1]] = option
     return found
 
@@ -239,7 +238,7 @@ def macro_values(options: Iterable[str]) -> dict[str, str | None]:
     """Return the values of macros that compiler options define, None for those that they undefine."""
     values: dict[str, str | None] = {}
     for option in options:
-        if match := _DEFINITION.fullmatch(option):
+        if match := re.fullmatch(_DEFINITION, option):
             parameters, _, value = (match[3] or "=1").partition("=")
             values[match[2]] = None if match[1][0] in "Uu" else f"{parameters}{value}"
     return values

@@ -1,7 +1,7 @@
 """The content of a report: plain values gathered from a database, without reading any image."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import prod
@@ -9,7 +9,7 @@ from math import prod
 from jitlto.base.errors import DatabaseError
 from jitlto.base.mangling import base_name
 from jitlto.database import MERGE_HINT, FragmentDatabase
-from jitlto.record.family_record import GroupRecord
+from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, Role
 from jitlto.report import grid
 
@@ -91,7 +91,8 @@ def _family(name: str, database: FragmentDatabase) -> FamilyView:
     declared, fragments = database.families[name].groups, database.fragments(name)
     groups = [_group(group, [each for each in fragments if each.key.group == group.name]) for group in declared]
     groups.sort(key=lambda group: (group.record.role is not Role.ENTRYPOINT, group.record.name))
-    calls = _calls(fragments, database.planned(name)[1], declared)
+    record, planned = database.planned(name)
+    calls = _calls(fragments, planned, record)
     names = [group.record.name for group in groups]
     images: Counter[str] = Counter()
     for image in (image for fragment in fragments for image in fragment.images):
@@ -120,17 +121,17 @@ def _group(record: GroupRecord, members: Sequence[Fragment]) -> GroupView:
 
 
 def _calls(
-    fragments: Iterable[Fragment], planned: Iterable[Fragment], groups: Collection[GroupRecord]
+    fragments: Iterable[Fragment], planned: Iterable[Fragment], record: FamilyRecord
 ) -> dict[tuple[str, str], list[str]]:
     """Return what fragments call of all that they are planned with; what none provides is of callers' groups."""
     providers: dict[str, set[str]] = defaultdict(set)
     for fragment in planned:
         for symbol in fragment.provides if fragment.role is Role.DEVICE else ():
             providers[symbol.name].add(fragment.key.group)
-    otherwise = [group.name for group in groups if group.supplied] or [""]
+    suppliers = record.supplied_groups()
     called: dict[tuple[str, str], set[str]] = defaultdict(set)
     for fragment in fragments:
         for symbol in fragment.requires:
-            for callee in providers.get(symbol.name, otherwise):
+            for callee in providers.get(symbol.name) or {group.name for group in suppliers(symbol.name)} or {""}:
                 called[fragment.key.group, callee].add(base_name(symbol.name))
     return {edge: sorted(names) for edge, names in sorted(called.items())}

@@ -18,7 +18,7 @@ from jitlto.record.headers import digest_headers, interfaces_first
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
-from tests.support.families import SHARED, write_family
+from tests.support.families import SHARED, calling_op, write_family
 
 TOML = """[family]
 name = "act"
@@ -129,6 +129,14 @@ def test_a_kernel_that_declares_it_otherwise_does_not_compile(build_family: Buil
         build_family(family(FLOAT, FINE) | {"kern.cu.jinja": kernel})
 
 
+@pytest.mark.slow
+def test_what_callers_supply_is_declared_as_kernels_require_it(build_family: BuildFamily) -> None:
+    kernel = "__device__ float op(int);\n__global__ void kern(float* x) { *x = op(1); }"
+    files = calling_op("call", "__device__ float op(float);", kernel)
+    with raises(BuildError, "build-interface-undeclared", "call/kern[]", "op(int)", "op.cuh of op"):
+        build_family(files)
+
+
 #: The kernel calls a function of the same size and another meaning: nothing but an interface shows it.
 SLIP = family("", "__device__ int activation(float x) { return x > 0; }") | {
     "kern.cu.jinja": "__device__ float activation(float x);\n__global__ void kern(float* x) { *x = activation(*x); }\n"
@@ -183,7 +191,7 @@ def test_an_interface_is_a_name_or_false(tmp_path: Path, value: str, code: str) 
 
 
 def test_a_group_that_callers_supply_needs_a_header(tmp_path: Path) -> None:
-    toml = TOML + NONE + "[device.user]\ninterface = false\n"
+    toml = TOML + NONE + "[device.user]\nsupplied = true\ninterface = false\n"
     with raises(FamilyError, "family-missing-key", where="[device.user]"):
         load_family(write_family(tmp_path, SLIP | {"family.toml": toml}))
 
@@ -204,7 +212,7 @@ BEFORE = {
     "template": {"kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"]},
     "provider": {"activation.cu.jinja": "#define WIDE 1\n" + WIDE_FAMILY["activation.cu.jinja"]},
     "header": {"kern.cu.jinja": '#include "wide.cuh"\n' + WIDE_FAMILY["kern.cu.jinja"], "wide.cuh": "#define WIDE\n"},
-    "supplied": {"family.toml": TOML.partition("matrix = \"activ")[0] + DECLARED,
+    "supplied": {"family.toml": TOML.partition("matrix = \"activ")[0] + "supplied = true\n" + DECLARED,
                  "kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"]},
 }  # fmt: skip
 
@@ -383,7 +391,7 @@ def test_each_interface_stands_alone_and_leaves_nothing_open(
     build_family: BuildFamily, first: str, second: str, code: str
 ) -> None:
     files = family(f"{FLOAT}\n{first}", FINE)
-    files["family.toml"] += '[device.scale]\ninterface = "scale.cuh"\n'
+    files["family.toml"] += '[device.scale]\nsupplied = true\ninterface = "scale.cuh"\n'
     files["scale.cuh"] = f"#pragma once\n{second}\n"
     with raises(BuildError, code, where="/activation.cuh:4" if code.endswith("pack") else "/scale.cuh:2"):
         build_family(files)

@@ -261,6 +261,16 @@ def test_options_that_the_compiler_refuses_are_not_blamed_on_a_template(build_fa
     assert "source:" not in str(caught.value)
 
 
+@pytest.mark.slow
+def test_options_of_nvcc_are_named_all_at_once_with_what_nvrtc_has_in_place(build_family: BuildFamily) -> None:
+    options = '["-w", "--extended-lambda", "--expt-relaxed-constexpr", "-t4"]'
+    toml = MINI["family.toml"].replace('"mini"\n', f'"mini"\noptions = {options}\n', 1)
+    write, remove = "--device-as-default-execution-space for --expt-relaxed-constexpr", ("--extended-lambda", "-t4")
+    with raises(CompileError, "compile-options", write, *(f"remove {each}" for each in remove)) as caught:
+        build_family(changed(family__toml=toml))
+    assert "-w" not in str(caught.value.hint).split()
+
+
 @pytest.mark.parametrize("macro", ["__DATE__", "__TIME__", "__TIMESTAMP__"])
 def test_sources_that_use_the_clock_are_rejected_by_each_shard(tmp_path: Path, macro: str) -> None:
     header = write_family(tmp_path / "a", MINI | {"op.cuh": MINI["op.cuh"] + f"static const char built[] = {macro};\n"})

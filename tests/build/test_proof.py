@@ -306,7 +306,7 @@ def test_symbols_that_callers_supply_are_noted_and_other_missing_symbols_are_fai
     assert "nothing provides helper(int)" in found.failures[0].message
     found = found_of(kernel(OP), fragment("x", provides=["_Z5otherf"]), headers=header, supplied={"user": "user.cuh"})
     assert found.holds
-    assert notes(found, Kind.SUPPLIED) == ["callers supply op(float) at run time, for 1 kernel"]
+    assert notes(found, Kind.SUPPLIED) == ["callers supply op(float) of user at run time, for 1 kernel"]
     # The callers' code may call it.
     assert len(notes(found, Kind.UNUSED)) == 1
 

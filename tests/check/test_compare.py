@@ -9,6 +9,7 @@ import pytest
 from jitlto.base.versions import Version
 from jitlto.check.check import check
 from jitlto.cuda import nvjitlink
+from jitlto.cuda.compatibility import linkable_architectures
 from jitlto.cuda.nvjitlink import Linked, LinkInput
 from jitlto.database import FragmentDatabase
 from jitlto.record.check_result import CheckResult
@@ -202,6 +203,13 @@ def test_definitions_are_compared_for_every_architecture(compare: Compare) -> No
     assert compare(mine, theirs).holds
     assert not compare(mine, theirs, archs='archs = ["75", "90"]').holds
     assert compare(mine, mine, archs='archs = ["75", "90"]').holds
+
+
+def test_definitions_for_the_oldest_architecture_are_compared(compare: Compare) -> None:
+    oldest = min(linkable_architectures(nvjitlink.version()))
+    result = compare(SAME, SAME, archs=f'archs = ["{oldest}"]')
+    assert result.holds, result.families[0].failures
+    assert result.families[0].compared == 1
 
 
 @pytest.mark.slow

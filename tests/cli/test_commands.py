@@ -15,7 +15,7 @@ from jitlto.cli import cli
 from jitlto.cuda import nvjitlink, toolkit
 from jitlto.database import FragmentDatabase
 from tests.support.commands import Result, fails, jitlto, succeeds
-from tests.support.families import MINI, write_family
+from tests.support.families import MINI, built, calling_op, write_family
 from tests.support.process import environment
 
 TWICE = ("data_type=float", "op_name=twice")
@@ -87,6 +87,19 @@ def test_a_family_is_rendered_built_listed_shown_and_verified(tmp_path: Path) ->
     assert "float mini::op<float>(float)" in jitlto("show", database, key).stdout
     assert json.loads(jitlto("show", database, key, "--json").stdout)["role"] == "device"
     assert built["digest"] in jitlto("verify", database).stdout
+
+
+def test_a_group_that_callers_supply_is_listed_and_shown(tmp_path: Path) -> None:
+    kernel = "__global__ void kern(float* x) { *x = op(*x); }"
+    path = built(tmp_path, calling_op("call", "__device__ float op(float);", kernel), "call").location
+    assert jitlto("ls", path).stdout.splitlines()[1].split() == ["device", "supplied", "call/op", "op.cuh"]
+    (listed,) = json.loads(jitlto("ls", path, "--json").stdout)["supplied"]
+    assert (listed["family"], listed["name"], listed["interface"]) == ("call", "op", "op.cuh")
+    shown = jitlto("show", path, "call/op").stdout
+    assert all(text in shown for text in ("supplied by callers", "op.cuh", "op(float)  layout (4)(4)"))
+    (symbol,) = json.loads(jitlto("show", path, "call/op", "--json").stdout)["provides"]
+    assert symbol["name"] == "_Z2opf"
+    fails(jitlto("show", path, "call/kern"), 1, "[database-no-such-fragment]")
 
 
 def test_unreadable_databases_have_status_1(tmp_path: Path, mini_path: Path) -> None:

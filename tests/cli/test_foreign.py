@@ -1,13 +1,15 @@
 """`jitlto import cmake`: a foreign library comes over by one command."""
 
+import shlex
 from pathlib import Path
 
 import pytest
 
+from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.runtime.family import KernelFamily
-from tests.support.commands import fails, jitlto
-from tests.support.foreign import TREE, for_nvrtc
+from tests.support.commands import fails, jitlto, succeeds
+from tests.support.foreign import MOVING, TREE
 
 CALL = "generate_jit_lto_kernels(f NAME_FORMAT k MATRIX_JSON_STRING {} KERNEL_INPUT_FILE k.cu.in)\n"
 
@@ -40,8 +42,9 @@ def built(directory: Path, *names: str) -> FragmentDatabase:
 
 @pytest.mark.slow
 def test_it_builds_with_nvrtc_and_every_kernel_plans(tmp_path: Path) -> None:
-    assert jitlto("import", "cmake", TREE / "CMakeLists.txt", "-o", tmp_path).returncode == 0
-    for_nvrtc(tmp_path)
+    done = jitlto("import", "cmake", TREE / "CMakeLists.txt", "-o", tmp_path, "--toolchain", "nvrtc")
+    assert done.returncode == 0
+    assert "CMakeLists.txt:21: option --expt-extended-lambda: left out" in done.stderr
     with built(tmp_path, "brute_force", "cluster", "ivf") as database:
         assert len(database.fragments()) == 119
         kernels = {name: len(list(KernelFamily(name, database).configurations())) for name in database.families}
@@ -54,3 +57,26 @@ def test_it_builds_with_nvrtc_and_every_kernel_plans(tmp_path: Path) -> None:
         assert [parameter.size for parameter in plan.resolution.entry.signature] == [8, 8, 24]
         done = jitlto("check", database.path, "--no-compare")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("toolchain", ["nvcc", "nvrtc"])
+def test_three_commands_without_flags_move_a_tree_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: str
+) -> None:
+    if toolchain == "nvrtc":
+        monkeypatch.setattr(toolkit, "find_binary", lambda _: None)
+    elif toolkit.find_binary("nvcc") is None:
+        pytest.skip("nvcc is not installed")
+    monkeypatch.setenv("CMAKE_PREFIX_PATH", str(MOVING / "installed"))
+    done = jitlto("import", "cmake", MOVING / "cpp" / "CMakeLists.txt", "-o", tmp_path / "fragments", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert ("option --extended-lambda: left out" in done.stderr) == (toolchain == "nvrtc")
+    _, _, command = done.stdout.partition("build them: jitlto ")
+    succeeds(*shlex.split(command), cwd=tmp_path)
+    succeeds("check", "kernels.fragdb", cwd=tmp_path)
+    with FragmentDatabase(tmp_path / "kernels.fragdb") as database:
+        kernels = {name: len(list(KernelFamily(name, database).configurations())) for name in database.families}
+        made = {image.toolchain for fragment in database.fragments() for image in fragment.images}
+    assert made == {toolchain}
+    assert kernels == {"common": 0, "count": 4, "fill": 4, "rescale": 2}

@@ -144,6 +144,19 @@ def test_a_host_header_without_a_device_one_is_to_be_removed(name: str) -> None:
     assert "NVRTC" in hint and "remove" in hint and "cuda/std" not in hint
 
 
+def test_an_include_of_a_host_header_is_the_only_error(tmp_path: Path) -> None:
+    (tmp_path / "host.h").write_text("".join(f"void f{n}();\n" for n in range(50)) + "#include <vector>\n")
+    error = failure('#include "host.h"\nstd::vector<int> v;\n', [tmp_path])
+    assert error.log.count("error: ") > 50
+    (line,) = str(diagnostics.annotate(error, "my.cu", "", "my.toml")).partition("\n  hint: ")[0].splitlines()
+    assert "host.h:51 includes <vector>" in line
+
+
+def test_only_headers_that_cuda_std_has_are_offered_from_there() -> None:
+    assert "std_headers = true" in str(failure("#include <cstdint>\n").hint)
+    assert "std_headers" not in str(failure("#include <random>\n").hint)
+
+
 def test_another_missing_header_is_named() -> None:
     error = failure('#include "no/such.h"\n')
     assert diagnostics.find_missing_header(error.log) == "no/such.h"

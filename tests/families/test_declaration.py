@@ -48,7 +48,7 @@ def test_a_family_as_declared(tmp_path: Path) -> None:
 
 
 def test_a_group_that_callers_supply(tmp_path: Path) -> None:
-    toml = TOML + '\n[device.user]\ninterface = "op.cuh"\n'
+    toml = TOML + '\n[device.user]\nsupplied = true\ninterface = "op.cuh"\n'
     group = load(tmp_path, toml).groups[-1]
     assert (group.name, group.matrix, group.template, group.interface) == ("user", None, None, "op.cuh")
 
@@ -96,6 +96,7 @@ MISTAKES = [
     ('name = "mini"', 'name = "mini"\ninclude = "."', "family", "invalid-value", "include", None),
     ('name = "mini"', 'name = "mini"\ninclude = [1]', "family", "invalid-value", "include[0]", None),
     ('name = "mini"', 'name = "mini"\ninclude = ["no"]', "family", "missing-file", "'no'", "relative"),
+    ('name = "mini"', 'name = "mini"\ntemplates = ["no"]', "family", "missing-file", "'no'", "relative"),
     ('name = "mini"', 'name = "mini"\nstd = 17', "family", "invalid-value", "std", None),
     ('name = "mini"', 'name = "mini"\nstd = 1979-05-27', "family", "invalid-value", "std", None),
     ('name = "mini"', 'name = "mini"\narchs = []', "family", "invalid-value", "archs", "75"),
@@ -155,7 +156,10 @@ MISTAKES = [
     ('interface = "op.cuh"', 'interface = "/op.cuh"', "device.op", "interface", "'/op.cuh'", "relative"),
     ('interface = "op.cuh"', "interface = 'o\"p.cuh'", "device.op", "interface", "p.cuh", "rename"),
     ('interface = "op.cuh"', "entry = 'x'", "device.op", "unknown-key", "entry", None),
-    ('interface = "op.cuh"', "[device.user]", "device.user", "missing-key", "interface", "header"),
+    ('interface = "op.cuh"', "[device.user]", "device.user", "missing-key", "'template'", "supplied = true"),
+    ('interface = "op.cuh"', "[device.user]\nsupplied = true", "device.user", "missing-key", "'interface'", "header"),
+    ("[device.op]", "[device.op]\nsupplied = true", "device.op", "unknown-key", "'matrix'", None),
+    ('template = "kern.cu.jinja"', "supplied = true", "entrypoint.kern", "unknown-key", "'supplied'", None),
     (
         "[device.op]",
         "[link]\nfastmath = true\n[device.op]",
@@ -249,7 +253,7 @@ def test_options_of_ptxas_are_those_of_cubins_and_of_no_other_images(tmp_path: P
 
 @pytest.mark.parametrize("line", ['options = ["-DN=1"]', "link = {max_registers = 8}"])
 def test_a_group_that_callers_supply_has_no_options(tmp_path: Path, line: str) -> None:
-    error = failure(tmp_path, f'{TOML}\n[device.user]\ninterface = "op.cuh"\n{line}\n')
+    error = failure(tmp_path, f'{TOML}\n[device.user]\nsupplied = true\ninterface = "op.cuh"\n{line}\n')
     assert (error.code, "[device.user]" in str(error.where)) == ("family-unknown-key", True)
 
 
@@ -273,7 +277,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_very_long_chain_of_used_families_is_one_clear_error(tmp_path: Path) -> None:
     for number in range(1200):
         (tmp_path / str(number)).mkdir()
-        text = f'[family]\nname = "f{number}"\n[device.d{number}]\ninterface = "d.cuh"\n'
+        text = f'[family]\nname = "f{number}"\n[device.d{number}]\nsupplied = true\ninterface = "d.cuh"\n'
         next_two = range(number + 1, min(number + 3, 1200))
         text += "[use]\n" + "".join(f'f{used} = "../{used}"\n' for used in next_two)
         (tmp_path / str(number) / "family.toml").write_text(text)

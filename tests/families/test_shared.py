@@ -88,7 +88,13 @@ def test_check_finds_a_shared_fragment_that_no_family_uses(tree: Path, cache: Ca
         ({"common/family.toml": SHARED["common/family.toml"].replace('"common"', '"other"')}, ["common", "other"]),
         ({"common/family.toml": SHARED["common/family.toml"] + "[link]\nfast_math = true\n"}, ["common", "search"]),
         ({"common/family.toml": SHARED["common/family.toml"] + '[use]\nsearch = "../search"\n'}, ["search"]),
-        ({"search/family.toml": SHARED["search/family.toml"] + '[device.scale]\ninterface = "scale.cuh"\n'}, ["scale"]),
+        (
+            {
+                "search/family.toml": SHARED["search/family.toml"]
+                + '[device.scale]\nsupplied = true\ninterface = "scale.cuh"\n'
+            },
+            ["scale"],
+        ),
         *(
             ({"search/family.toml": SHARED["search/family.toml"].replace('"../common/family.toml"', path)}, ["common"])
             for path in ("3", '"a\\u0000b"', '"\\n"')
@@ -103,7 +109,8 @@ def test_mistakes_in_the_table_use(tmp_path: Path, changes: dict[str, str], name
 
 def test_one_name_means_one_family_in_all_that_a_family_uses(tmp_path: Path) -> None:
     copies = {f"copy/{name}": text for name, text in SHARED.items() if name.startswith("common/")}
-    middle = '[family]\nname = "middle"\n[use]\ncommon = "../copy/common"\n[device.more]\ninterface = "more.cuh"\n'
+    middle = '[family]\nname = "middle"\n[use]\ncommon = "../copy/common"\n'
+    middle += '[device.more]\nsupplied = true\ninterface = "more.cuh"\n'
     toml = SHARED["search/family.toml"].replace("[use]", '[use]\nmiddle = "../middle"')
     write_family(tmp_path, SHARED | copies | {"middle/family.toml": middle, "search/family.toml": toml})
     with raises(FamilyError, "family-use", "common", "copy/common/family.toml"):

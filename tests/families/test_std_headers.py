@@ -8,7 +8,8 @@ from jitlto.base.errors import CompileError
 from jitlto.build.pipeline import build
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
-from jitlto.families.declaration import STD_HEADERS, load_family
+from jitlto.families.declaration import load_family
+from jitlto.record.headers import STD_HEADERS
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family

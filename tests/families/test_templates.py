@@ -37,6 +37,24 @@ def test_what_is_rendered(tmp_path: Path) -> None:
     assert rendered[4].text.endswith("}\n")
 
 
+def test_directories_of_templates_are_searched_behind_the_familys_own(tmp_path: Path) -> None:
+    toml = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\ntemplates = ["../vendor/jit", "../vendor"]')
+    vendored = {
+        "vendor/jit/op.cu.jinja": "{% from 'names.jinja' import called %}{% include 'deep/body.jinja' %}",
+        "vendor/names.jinja": "{% macro called(name) %}called_{{name}}{% endmacro %}",
+        "vendor/jit/deep/body.jinja": "int {{called(op_name)}}_{{data_type}};\n{{expr}}",
+        "vendor/kern.cu.jinja": "not this one",
+    }
+    files = {f"fam/{name}": text for name, text in MINI.items() if name != "op.cu.jinja"} | vendored
+    write_family(tmp_path, files | {"fam/family.toml": toml})
+    sources = [each.text for each in render_family(declaration.load_family(tmp_path / "fam" / "family.toml"))]
+    assert "kern<float>" in sources[0]
+    assert sources[-1] == "int called_square_double;\na * a"
+    (tmp_path / "vendor" / "jit" / "deep" / "body.jinja").write_text("\n{{ op_nam }}")
+    with raises(RenderError, "render-undefined", "op_nam", where="vendor/jit/deep/body.jinja:2"):
+        list(render_family(declaration.load_family(tmp_path / "fam" / "family.toml")))
+
+
 CMAKE = (
     MINI["family.toml"]
     .replace("[entrypoint.kern]", '[entrypoint.kern]\nsyntax = "cmake"')
@@ -130,7 +148,7 @@ def test_a_key_parameter_that_a_combination_lacks(tmp_path: Path) -> None:
 
 
 def test_groups_that_callers_supply_are_not_rendered(tmp_path: Path) -> None:
-    toml = MINI["family.toml"] + '\n[device.user]\ninterface = "op.cuh"\n'
+    toml = MINI["family.toml"] + '\n[device.user]\nsupplied = true\ninterface = "op.cuh"\n'
     assert {r.group.name for r in render(tmp_path, family__toml=toml)} == {"kern", "op"}
 
 

@@ -76,5 +76,6 @@ def test_the_users_arithmetic_is_in_the_kernel(transform: KernelFamily) -> None:
 
 
 def test_without_a_function_the_error_says_what_to_supply(transform: KernelFamily) -> None:
-    with raises(MissingProviderError, None, "user_transform(float)", hint="add_source"):
+    names = "user_transform(float)", "group user_transform (user_transform.cuh)"
+    with raises(MissingProviderError, None, *names, hint="as user_transform.cuh declares it"):
         transform.plan(data_type="float", arch="sm_90")

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
@@ -691,6 +692,17 @@ def test_a_job_is_done_once_by_whoever_comes_first() -> None:
     for each in (*blocking, job):
         each.wait()
     assert len(done) == 1
+
+
+def test_a_job_begins_when_no_other_has_come_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(behind, "_QUIET", 0.2)
+    begun, last, done = list[float](), 0.0, threading.Semaphore(0)
+    for _ in range(3):
+        last = time.monotonic()
+        Behind(lambda: (begun.append(time.monotonic()), done.release())).begin()
+        time.sleep(0.05)
+    assert all(done.acquire(timeout=LONG) for _ in range(3))
+    assert min(begun) >= last + 0.2
 
 
 def test_a_job_that_fails_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:

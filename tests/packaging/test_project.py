@@ -73,7 +73,6 @@ def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
     folder = tmp_path / "a" / MINI_FOLDER
     (folder / "inner").mkdir()
     (folder / "inner" / "deep.cuh").write_text("#pragma once\n")
-    (folder / "inner" / "common.jinja").write_text("// common\n")
     includes = '#include "inner/deep.cuh"\n#include ".parts/used.cuh"\n'
     (folder / "op.cuh").write_text(includes + MINI["op.cuh"])
     (folder.parent / "beside.cuh").write_text('#include "far/farther.cuh"\n')
@@ -81,6 +80,10 @@ def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
     (folder.parent / "far" / "farther.cuh").write_text("#pragma once\n")
     (folder / "kern.cu.jinja").write_text('#include "../beside.cuh"\n' + MINI["kern.cu.jinja"])
     (folder / "op.cu.jinja").write_text("{% include 'inner/common.jinja' %}\n" + MINI["op.cu.jinja"])
+    (folder / "family.toml").write_text(MINI["family.toml"].replace('"mini"', '"mini"\ntemplates = ["../vendor"]'))
+    (folder.parent / "vendor").mkdir()
+    (folder.parent / "vendor" / "vendored.jinja").write_text("// vendored\n")
+    (folder / "inner" / "common.jinja").write_text("{% include 'vendored.jinja' %}\n")
     (folder / ".hidden").write_text("")
     (folder / ".parts").mkdir()
     (folder / ".parts" / "used.cuh").write_text('#pragma once\n#include "linked/used.cuh"\n')
@@ -181,7 +184,7 @@ def test_a_database_from_ci_holds_the_declared_families_and_no_other(
 
 
 def test_a_family_of_interfaces_alone_is_taken_from_ci_too(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
-    toml = '[family]\nname = "mini"\n[device.op]\ninterface = "op.cuh"\n'
+    toml = '[family]\nname = "mini"\n[device.op]\nsupplied = true\ninterface = "op.cuh"\n'
     path = make(tmp_path, files={"family.toml": toml, "op.cuh": MINI["op.cuh"]})
     built = project.build_package(path, tmp_path / "ci.fragdb", jobs=1)
     set_prebuilt(environment, built.path)

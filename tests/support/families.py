@@ -78,6 +78,7 @@ matrix = "kern.json"
 template = "kern.cu.jinja"
 
 [device.op]
+supplied = true
 interface = "op.cuh"
 ''',
         "kern.json": "{}",

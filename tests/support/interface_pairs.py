@@ -38,8 +38,12 @@ class Family:
         """Return the files of the family; a caller's source is none of them."""
         lines = ["[family]", f'name = "{name}"', *self._settings("family")]
         if "a.cuh" in self.headers:
-            lines += ["[device.another]", 'interface = "a.cuh"']
-        lines += ["[device.f]", 'interface = "f.cuh"', *([] if self.is_callers else self._group(_DEVICE))]
+            lines += ["[device.another]", "supplied = true", 'interface = "a.cuh"']
+        lines += [
+            "[device.f]",
+            'interface = "f.cuh"',
+            *(["supplied = true"] if self.is_callers else self._group(_DEVICE)),
+        ]
         lines += ["[entrypoint.kern]", *self._group(_KERNEL), ""]
         matrices = {f"{side}.json": json.dumps(self._matrix(side)) for side in (_KERNEL, _DEVICE)}
         templates = {"kernel.jinja": self.kernel} | ({} if self.is_callers else {"device.jinja": self.device})

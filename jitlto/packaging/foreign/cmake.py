@@ -5,6 +5,7 @@ Neither a compiler nor the project's dependencies are needed; the targets of tho
 it says: by default in a temporary build directory.
 """
 
+import json
 import re
 import shutil
 import subprocess
@@ -21,10 +22,8 @@ from jitlto.cuda import toolkit
 _PROJECT = Path(__file__).parent / "project"
 # CMake names the command that it does not know.
 _UNKNOWN = re.compile(r"CMake Error at .+:\d+ \((\w+)\):\s+Unknown CMake command")
-# What the stubs leave out, and the project's line among those that led there.
-_NOTE = re.compile(
-    r"^   jitlto: (.+)\n(?:(?!CMake |  /).*\n)*(?:  /.*/CMakeFindDependencyMacro.*\n)*  (/.+):(\d+) \(", re.M
-)
+_STUBS = re.compile(rf"{re.escape(str(_PROJECT))}/|.*/CMakeFindDependencyMacro\.cmake$")
+_TRACE = "trace.json"
 _LONGEST_RUN = 120.0  # seconds; the largest project known takes one
 
 
@@ -53,16 +52,48 @@ class RecordedCall:
         return Path(self.arguments["CMAKE_CURRENT_SOURCE_DIR"])
 
 
-def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[RecordedCall], list[str]]:
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What CMake made of a project.
+
+    Args:
+        lists: Its ``CMakeLists.txt``.
+        output: The directory of all families.
+        toolchain: The compiler that will build, which CMake's variables describe.
+        calls: Those of ``generate_jit_lto_kernels``, in order.
+        left_out: Commands, files and packages that are unknown without the project's dependencies, each with the first
+            line that has it.
+        commands: The file and line of each command that was run, and its arguments.
+        generated: What CMake wrote into its build tree, by where it is to be.
+    """
+
+    lists: Path
+    output: Path
+    toolchain: str
+    calls: Sequence[RecordedCall]
+    left_out: Sequence[str]
+    commands: Sequence[tuple[str, str]]
+    generated: Mapping[Path, str]
+
+    def has_directory(self, path: Path) -> bool:
+        """Return whether a directory exists, or will have generated files."""
+        return path.is_dir() or any(path in each.parents for each in self.generated)
+
+    def leave_out(self, what: str, option: str) -> str:
+        """Return what to say, with the first command that has an option among its arguments, or at least its name."""
+        forms = [re.compile(rf"(?<![\w-]){re.escape(each)}(?![\w-])") for each in (option, option.partition("=")[0])]
+        found = (place for form in forms for place, text in self.commands if form.search(text))
+        return f"{next(found, self.lists)}: {what} {option}: left out"
+
+
+def read_project(lists: Path, definitions: Mapping[str, str], output: Path, toolchain: str | None = None) -> Project:
     """Run a ``CMakeLists.txt`` and those that it includes.
 
     Args:
         lists: The file.
         definitions: Cache variables, as ``cmake -D`` takes them.
-
-    Returns:
-        Its calls of ``generate_jit_lto_kernels`` in order; and what was left out, each with the first line that has it:
-        commands, files and packages that are unknown without the project's dependencies.
+        output: The directory of all families. The build tree is to be ``generated`` in it.
+        toolchain: The compiler that will build, ``nvcc`` or ``nvrtc``; by default the first that is installed.
 
     Raises:
         ToolchainError: If there is no CMake.
@@ -72,17 +103,17 @@ def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Reco
         hint = "name the project's CMakeLists.txt"
         raise ForeignBuildError("no such file", code="import-missing-file", where=str(lists), hint=hint)
     unknown: list[str] = []
+    toolchain, variables = _ask_compiler(toolchain)
     while True:
         with temporary_directory("jitlto-") as temporary:
-            has_failed, log = _configure(lists, definitions, unknown, Path(temporary))
+            has_failed, log = _configure(lists, {**variables, **definitions}, unknown, Path(temporary))
             if not has_failed:
-                places: dict[str, str] = {}
-                for what, file, line in _NOTE.findall(log):
-                    places.setdefault(what, f"{file}:{line}")
-                notes = [f"{place}: {what}: left out" for what, place in places.items()]
                 try:
                     files = sorted(Path(temporary, "record").iterdir(), key=lambda path: int(path.name))
-                    return [_parse(path.read_text("utf-8")) for path in files], notes
+                    binary, place = Path(temporary, "binary"), output.absolute() / "generated"
+                    calls = [_parse(path.read_text("utf-8").replace(str(binary), str(place))) for path in files]
+                    trace, generated = _read_trace(Path(temporary)), _read_tree(binary, place)
+                    return Project(lists, output.absolute(), toolchain, calls, *trace, generated)
                 except (ValueError, TypeError, KeyError):
                     what = "the project has written to the record of its calls, or one of them is not UTF-8"
                     raise _error(what, lists) from None
@@ -107,7 +138,8 @@ def _configure(
     }
     command = [find_cmake(), "-Wno-dev", "--no-warn-unused-cli", "-G", "Unix Makefiles"]
     command += ["-S", str(_PROJECT), "-B", str(directory / "binary")]
-    command += [f"-D{name}={value}" for name, value in {**_ask_compiler(), **definitions, **own}.items()]
+    command += ["--trace-expand", "--trace-format=json-v1", f"--trace-redirect={directory / _TRACE}"]
+    command += [f"-D{name}={value}" for name, value in {**definitions, **own}.items()]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LONGEST_RUN)
     except subprocess.TimeoutExpired:
@@ -115,19 +147,40 @@ def _configure(
     return done.returncode != 0, done.stderr.decode("utf-8", "replace")
 
 
-def _ask_compiler() -> dict[str, str]:
-    """Return what CMake's variables say of the CUDA compiler: of nvcc, or else of NVRTC, if there is one."""
+def _read_trace(directory: Path) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return what the stubs left out, and the project's own commands."""
+    left_out: dict[str, str] = {}
+    commands: list[tuple[str, str]] = []
+    for entry in map(json.loads, (directory / _TRACE).read_text("utf-8", "replace").splitlines()[1:]):
+        if entry["cmd"] == "jitlto_note":
+            left_out.setdefault(entry["args"][0], commands[-1][0])
+        elif not _STUBS.match(entry["file"]):
+            commands.append((f"{entry['file']}:{entry['line']}", " ".join(entry["args"])))
+    return [f"{place}: {what}: left out" for what, place in left_out.items()], commands
+
+
+def _read_tree(binary: Path, place: Path) -> dict[Path, str]:
+    """Return the files of a build tree, without CMake's own, by where they are to be."""
+    paths = {path.relative_to(binary).as_posix(): path for path in binary.rglob("*") if path.is_file()}
+    own = re.compile(r"(?:.*/)?(?:CMakeFiles/.*|CMakeCache\.txt|Makefile|cmake_install\.cmake)")
+    texts = {name: path.read_bytes().decode("utf-8", "surrogateescape") for name, path in paths.items()}
+    return {place / name: text for name, text in texts.items() if not own.fullmatch(name)}
+
+
+def _ask_compiler(toolchain: str | None) -> tuple[str, dict[str, str]]:
+    """Return the name of the compiler that will build, and what CMake's variables say of it if it is installed."""
+    nvcc = None if toolchain == "nvrtc" else toolkit.find_binary("nvcc")
     try:
-        nvcc = toolkit.find_binary("nvcc")
         text = subprocess.run([nvcc, "--version"], capture_output=True, check=False).stdout if nvcc else b""
         found = re.search(rb"V(\d+\.\d+\.\d+)", text)
         version = found[1].decode() if found else str(toolkit.nvrtc_version())
     except (OSError, ToolchainError):
-        return {}
+        return toolchain or "nvcc", {}
     major, minor = Version.parse(version)
     names = "CMAKE_CUDA_COMPILER_VERSION", "CMAKE_CUDA_COMPILER_TOOLKIT_VERSION", "CUDAToolkit_VERSION"
     parts = {"CUDAToolkit_VERSION_MAJOR": f"{major}", "CUDAToolkit_VERSION_MINOR": f"{minor}"}
-    return dict.fromkeys(names, version) | parts | {"CUDA_VERSION": f"{major}.{minor}"}
+    variables = dict.fromkeys(names, version) | parts | {"CUDA_VERSION": f"{major}.{minor}"}
+    return toolchain or ("nvcc" if nvcc else "nvrtc"), variables
 
 
 def _find_prefixes() -> list[str]:

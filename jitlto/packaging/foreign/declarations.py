@@ -11,10 +11,12 @@ from typing import Any
 
 from jitlto.base.errors import ForeignBuildError
 from jitlto.base.versions import Architecture, Version, lowest_base
+from jitlto.compile.nvrtc_program import translate_option
 from jitlto.cuda.compatibility import can_link_for
 from jitlto.families.matrix import load_matrix, parse_matrix
-from jitlto.packaging.foreign.cmake import RecordedCall
+from jitlto.packaging.foreign.cmake import Project, RecordedCall
 from jitlto.record.fragment import Role, is_name
+from jitlto.record.options import describe_invalid_option
 
 _FUNCTION = "generate_jit_lto_kernels"
 _PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")
@@ -24,16 +26,9 @@ _TYPE_OR_NUMBER = re.compile(r"[\w:<>, *&]+")
 _GENERIC = {"jit_lto_kernels", "jit_lto", "jit", "kernels", "kernel", "templates", "src", "source", "detail", "impl",
             "fragments", "cuda", "cpp", "lib", "include", ""}  # fmt: skip
 _ARCHITECTURE = re.compile(r"(\d{2,3}[af]?)(?:-real|-virtual)?")
-# Options of nvcc whose value is the next argument.
-_WITH_VALUE = re.compile(
-    r"-X\w+|--?(?:compiler|ptxas|nvlink)-options|--?diag[-_](?:suppress|error|warn)|-gencode|--generate-code|-arch|-t"
-    r"|--?std|-[IDU]|-isystem|--?maxrregcount|-ccbin|--(?:threads|include-path|system-include|define-macro)"
-)
-# They concern the host, the file around the code, or what a declaration says elsewhere.
-_NO_EFFECT = re.compile(
-    r"-X(?:fatbin|compiler|linker|nvlink)=.*|--?(?:fatbin|compiler)-options=.*|--?compress-(?:mode|all).*|-O\d|--?dlto|-ccbin.*"
-    r"|--?(?:rdc|relocatable-device-code|gpu-architecture|generate-code|std|threads)=.*|-(?:arch|gencode|t)=.*"
-)
+# Options of nvcc whose value may begin with a dash.
+_PASSING_ON = re.compile(r"-X\w+|--?\w+-options")
+_OF_HOST = ("Xcompiler", "compiler-options")
 _LINK_SWITCHES = {
     "use_fast_math": "fast_math", "ftz": "ftz", "prec-div": "prec_div", "prec-sqrt": "prec_sqrt", "fmad": "fma",
     "lineinfo": "lineinfo", "generate-line-info": "lineinfo",
@@ -51,18 +46,21 @@ class Family:
 
 @dataclass
 class Flags:
-    """Options of nvcc by where a family declares them."""
+    """Options of nvcc by where a family declares them, those that its compiler does not take left out."""
 
+    toolchain: str
     options: list[str] = field(default_factory=list)
     link: dict[str, Any] = field(default_factory=dict)
     include: list[Path] = field(default_factory=list)
+    standards: list[int] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     def add(self, words: Iterable[str]) -> None:
         """Add options as CMake has them: an option and its value may be two words, and ``SHELL:`` keeps several."""
         joined: list[str] = []
         for text in words:
-            for word in shlex.split(text[6:]) if text.startswith("SHELL:") else [text]:
-                if joined and _WITH_VALUE.fullmatch(joined[-1]):
+            for word in filter(None, shlex.split(text[6:]) if text.startswith("SHELL:") else [text]):
+                if joined and (word[0] != "-" or _PASSING_ON.fullmatch(joined[-1])):
                     joined[-1] += word if joined[-1] in ("-I", "-D", "-U") else f"={word}"
                 else:
                     joined.append(word)
@@ -73,14 +71,21 @@ class Flags:
         name, _, value = option.lstrip("-").partition("=")
         if found := re.fullmatch(r"(?:-I|-isystem=?|--include-path=|--system-include=)(.+)", option):
             self.include.append(Path(found[1]))
+        elif found := re.fullmatch(r"--?std=(?:c|gnu)\+\+(\d+)", option):
+            self.standards.append(int(found[1]))
+        elif name in _OF_HOST and (macros := [each for each in value.split(",") if each.startswith(("-D", "-U"))]):
+            others = ",".join(each for each in value.split(",") if each not in macros)
+            self.add([*macros, f"-Xcompiler={others}"] if others else macros)  # macros are for device code, too
         elif name in _LINK_SWITCHES:
             self.link[_LINK_SWITCHES[name]] = value != "false"
         elif name == "maxrregcount":
             self.link["max_registers"] = int(value)
         elif name in ("Xptxas", "ptxas-options"):
             self.link["ptxas"] = [*self.link.get("ptxas", []), *filter(None, value.split(","))]
-        elif not _NO_EFFECT.fullmatch(option) and option not in self.options:
-            self.options.append(option)
+        elif name not in ("dlto", "rdc", "relocatable-device-code"):  # code always is
+            form = option if self.toolchain == "nvcc" else translate_option(option)
+            kept = self.left_out if form is None or describe_invalid_option(option) else self.options
+            kept += [each for each in [form or option] if each not in kept]
 
 
 @dataclass(frozen=True)
@@ -111,16 +116,8 @@ class _Call:
         return Role.ENTRYPOINT if re.search(r"\b__global__\b", code) else Role.DEVICE
 
 
-def make_families(
-    recorded: Sequence[RecordedCall], source: Path, output: Path, origin: str
-) -> tuple[list[Family], list[str]]:
-    """Make families from recorded calls.
-
-    Args:
-        source: The directory of the project.
-        output: The directory of all families, each in a folder of its own. Files of the project are named relative to
-            it.
-        origin: What the declarations are made from, for a comment.
+def make_families(project: Project) -> tuple[list[Family], list[str]]:
+    """Make families from the calls of a project, each in a folder of its own, relative to which it names files.
 
     Returns:
         The families, sorted by name, and what could not be taken over.
@@ -130,7 +127,7 @@ def make_families(
             compiled for an architecture that the compiler refuses.
         MatrixError: If a matrix breaks a rule.
     """
-    calls = [_read(each) for each in recorded]
+    calls, source, output = [_read(each) for each in project.calls], project.lists.absolute().parent, project.output
     if not calls:
         hint = "name the CMakeLists.txt that calls it; a call in an if() that is not taken needs its option: -D NAME=ON"
         raise ForeignBuildError(f"no call of {_FUNCTION}", code="import-no-call", where=str(source), hint=hint)
@@ -146,12 +143,15 @@ def make_families(
         taken = common if name in shared else set(common)
         files: dict[Path, str] = {}
         groups = sorted(_alike(members[name]), key=lambda same: (same[0].role is Role.DEVICE, same[0].template))
-        flags, lines = _head(name, members[name], uses, output / name)
+        flags, lines = _head(name, members[name], uses, output / name, project)
         for same in groups:
-            lines += _group(same, taken, flags.options, output / name, files)
-        lines = [f"# Made from {origin} by `jitlto import cmake`. It is yours to improve.", *lines, ""]
+            lines += _group(same, taken, flags, output / name, files)
+        lines = [f"# Made from {project.lists.name} by `jitlto import cmake`. It is yours to improve.", *lines, ""]
+        files |= {path: text for path, text in project.generated.items() if {*path.parents} & {*flags.include}}
         families.append(Family(name, len(groups), {output / name / "family.toml": "\n".join(lines), **files}))
-        notes += [f"{name}: no directory {path}: left out" for path in flags.include if not path.is_dir()]
+        gone = [str(path) for path in flags.include if not project.has_directory(path)]
+        notes += [project.leave_out("no directory", each) for each in gone]
+        notes += [project.leave_out("option", each) for each in flags.left_out]
     return sorted(families, key=lambda family: family.name), list(dict.fromkeys(notes))
 
 
@@ -207,9 +207,11 @@ def _alike(calls: Iterable[_Call]) -> Iterable[list[_Call]]:
     return together.values()
 
 
-def _head(name: str, calls: Sequence[_Call], uses: Sequence[str], folder: Path) -> tuple[Flags, list[str]]:
+def _head(
+    name: str, calls: Sequence[_Call], uses: Sequence[str], folder: Path, project: Project
+) -> tuple[Flags, list[str]]:
     """Return what all groups of a family compile with, and the lines of its declaration before them."""
-    flags, standards, architectures = Flags(), [17], list[Architecture]()
+    flags, standards, architectures = Flags(project.toolchain), [17], list[Architecture]()
     for call in (each.recorded for each in calls):
         variables = call.arguments
         # Compilers search it last themselves; named, it would come before their own headers.
@@ -219,12 +221,14 @@ def _head(name: str, calls: Sequence[_Call], uses: Sequence[str], folder: Path) 
         features = (re.sub("^(?:cuda|cxx)_std_", "", feature) for feature in call.features)
         standards += map(int, filter(str.isdecimal, (variables.get("CMAKE_CUDA_STANDARD", ""), *features)))
         architectures += _architectures(variables)
+    there = filter(project.has_directory, dict.fromkeys(flags.include))
     values = {
         "name": name,
-        "toolchain": "nvcc",
+        "toolchain": project.toolchain,
+        "std_headers": True if project.toolchain == "nvrtc" else None,
         "syntax": "cmake",
-        "std": f"c++{max(standards)}",
-        "include": [_relative(path, folder) for path in dict.fromkeys(flags.include) if path.is_dir()] or ["."],
+        "std": f"c++{max(standards + flags.standards)}",
+        "include": [_relative(path, folder) for path in there] or ["."],
         "archs": [str(lowest_base(architectures))] if architectures else None,
         "options": flags.options,
     }
@@ -250,10 +254,8 @@ def _architectures(variables: Mapping[str, str]) -> list[Architecture]:
     return found
 
 
-def _group(
-    calls: Sequence[_Call], taken: set[str], options: Sequence[str], folder: Path, files: dict[Path, str]
-) -> list[str]:
-    """Return the lines of a group of a family with such options; its matrix, if that has no file, goes to ``files``."""
+def _group(calls: Sequence[_Call], taken: set[str], flags: Flags, folder: Path, files: dict[Path, str]) -> list[str]:
+    """Return the lines of a group of a family with such flags; its matrix, if that has no file, goes to ``files``."""
     first, stem = calls[0], calls[0].template.name.partition(".")[0]
     formats = [call.recorded.arguments["NAME_FORMAT"] for call in calls]
     literal = re.sub(r"[^A-Za-z0-9.-]+", "_", _PLACEHOLDER.sub("_", formats[0])).strip("_.-")
@@ -268,13 +270,13 @@ def _group(
     combinations = [each for call in calls for each in call.combinations]
     named = {each for text in formats for each in _PLACEHOLDER.findall(text)}
     named |= {each for each in first.constants if len({combination[each] for combination in combinations}) > 1}
-    own = Flags()
+    own = Flags(flags.toolchain, left_out=flags.left_out)
     own.add(first.extra)
     values = {
         "matrix": _relative(matrix, folder),
         "template": _relative(first.template, folder),
         "key": list(choose_key(named, combinations, _PLACEHOLDER.findall(first.text))),
-        "options": [option for option in own.options if option and option not in options],
+        "options": [option for option in own.options if option not in flags.options],
     }
     table = f"{first.role.value}.{json.dumps(name) if '.' in name else name}"
     lines = ["", f"[{table}]", *_lines(values)]

@@ -13,7 +13,7 @@ from jitlto.compile import diagnostics
 from jitlto.compile.declarations import find_conflicts
 from jitlto.compile.headers import name_source
 from jitlto.compile.sides import explain
-from jitlto.cuda import nvfatbin, nvjitlink, ptx
+from jitlto.cuda import nvfatbin, nvjitlink, ptx, toolkit
 from jitlto.cuda.compatibility import can_link_for, linkable_architectures
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
@@ -23,7 +23,6 @@ from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Symbol, SymbolKind
 from jitlto.record.headers import interfaces_first
 
-_STUB = Architecture(75)  # of stubs, which link for every later one
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
 
@@ -213,7 +212,8 @@ def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:
     uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(names))
     name = f"jitlto_stub_{hashlib.sha256(declarations.encode()).hexdigest()[:16]}"  # several go into one link
     text = f'{declarations}extern "C" __global__ void {name}(void** out) {{\n{uses}}}\n'
-    made = compile_once(text.encode(), (), _STUB, (), store)
+    lowest = Architecture(min(linkable_architectures(toolkit.nvrtc_version())))  # it links for every later one
+    made = compile_once(text.encode(), (), lowest, (), store)
     return LinkInput(InputKind.LTOIR, made.ltoir, "stub")
 
 

@@ -1,10 +1,12 @@
 """Two tiers: first and further launches, beside LTO alone; launches during the exchange; size and time of builds.
 
 First launches are measured from ``load`` to the driver having loaded the kernel, in fresh processes with empty caches
-that have imported ``cuda.core`` and made a context; further ones in the same processes; and the same where ``ivf_flat``
-gets filters of three lines from its caller, each once LTO has linked the one before. The timeline is of 2,000
-launches of one kernel of ``ivf_flat`` from the first on, each of which the host waits for. Throughput is that of
-launches of another kernel while LTO links, by that afterwards.
+that have imported ``cuda.core``, made a context and collected garbage (what that import leaves due would fall into the
+next one); further ones in the same processes; and the same where ``ivf_flat`` gets filters of three lines from its
+caller, each once LTO has linked the one before. Where cuVS is installed, its first searches of an index with each
+metric are beside them, and the second, in fresh processes too. The timeline is of 2,000 launches of one kernel of
+``ivf_flat`` from the first on, each of which the host waits for. Throughput is that of launches of another kernel while
+LTO links, by that afterwards.
 """
 
 import gc
@@ -12,6 +14,7 @@ import json
 import shutil
 import statistics
 import time
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -36,7 +39,7 @@ __device__ bool filter(uint32_t query, int64_t id, const void*) {{ return (id + 
 }}
 """
 _SCRIPT = """
-import json, sys, time
+import gc, json, sys, time
 import cuda.core
 device = cuda.core.Device(0)
 device.set_current()
@@ -49,6 +52,7 @@ def prepare(source=None, **configuration):
     by_source = family.planner(**configuration).add_source(source).launcher if source else None
     return (by_source or partial(family.launcher, **configuration))().prepare()
 first, *others = json.loads(sys.argv[3])
+gc.collect()
 begin = time.perf_counter()
 family = load(sys.argv[2], sys.argv[1])
 launcher = prepare(**first)
@@ -61,6 +65,24 @@ for configuration in others:
     times.append(time.perf_counter() - begin)
 print(json.dumps({"tier": tier, "times": [1000 * each for each in times]}))
 """
+_PEER = """
+import json, time
+import cupy
+from cuvs.common import Resources
+from cuvs.neighbors import ivf_flat
+resources = Resources()
+data = cupy.random.standard_normal((20_000, 128), dtype=cupy.float32)
+found = {}
+for metric in ("sqeuclidean", "inner_product", "cosine"):
+    index = ivf_flat.build(ivf_flat.IndexParams(n_lists=64, metric=metric), data, resources=resources)
+    resources.sync()
+    for which in ("first", "second"):
+        begin = time.perf_counter()
+        ivf_flat.search(ivf_flat.SearchParams(n_probes=8), index, data[:100], 10, resources=resources)
+        resources.sync()
+        found[f"{metric}, {which}"] = 1000 * (time.perf_counter() - begin)
+print(json.dumps(found))
+"""
 
 
 def measure(options: Options) -> Result:
@@ -69,7 +91,8 @@ def measure(options: Options) -> Result:
     case = {parameter: value for parameter, value in CASES["ivf_flat"][1].items() if parameter != "filter_name"}
     filters = [case | {"source": _FILTER.format(n)} for n in range(_FURTHER)]
     own = _launches("ivf_flat", {"fast": filters, "lto": filters[:3]}, options)
-    return {"what": __doc__, "families": rows, "callers_filter": own, "timeline": _timeline(options)}
+    peer = {"cuvs_milliseconds": _peer(options)} if find_spec("cuvs") else {}
+    return {"what": __doc__, "families": rows, "callers_filter": own, **peer, "timeline": _timeline(options)}
 
 
 def _measure(name: str, options: Options) -> Result:
@@ -97,6 +120,12 @@ def _launches(name: str, kernels: dict[str, list[dict[str, str]]], options: Opti
             times.append(found["times"][0])
             further[tier] += found["times"][1:]
     return {"first_milliseconds": summaries(first), "further_milliseconds": summaries(further)}
+
+
+def _peer(options: Options) -> Result:
+    """The first two searches of each metric by cuVS."""
+    runs = [script.answer(_PEER, cwd=options.work) for _ in range(2 if options.small else 5)]
+    return summaries({name: [run[name] for run in runs] for name in runs[0]})
 
 
 def _path(name: str, side: str, work: Path) -> Path:

@@ -15,7 +15,7 @@ from tests.support.errors import raises
 
 def read(directory: Path, text: str, **definitions: str) -> list[RecordedCall]:
     (directory / "CMakeLists.txt").write_text(text, "utf-8")
-    return read_project(directory / "CMakeLists.txt", definitions)[0]
+    return list(read_project(directory / "CMakeLists.txt", definitions, directory).calls)
 
 
 def calls(directory: Path, text: str, **definitions: str) -> list[Mapping[str, str]]:
@@ -179,7 +179,7 @@ def test_the_wheel_of_cmake_stands_in_for_one_on_path(monkeypatch: pytest.Monkey
 
 def test_a_file_that_does_not_exist_is_named_without_asking_cmake(tmp_path: Path) -> None:
     with raises(ForeignBuildError, "import-missing-file", where="none.txt"):
-        read_project(tmp_path / "none.txt", {})
+        read_project(tmp_path / "none.txt", {}, tmp_path)
 
 
 CONFIG = """
@@ -267,6 +267,7 @@ def test_the_compiler_is_the_one_that_will_build(tmp_path: Path, monkeypatch: py
     assert told(CMAKE_CUDA_COMPILER_VERSION="12.9")[1] == "70;80"
     monkeypatch.setattr(toolkit, "find_binary", lambda _: None)
     version = toolkit.nvrtc_version()
+    assert read_project(tmp_path / "CMakeLists.txt", {}, tmp_path).toolchain == "nvrtc"
     assert told() == (f"{version} {version.major}", "80" if version.major > 12 else "70;80", [f"-DV={version}"])
 
 
@@ -291,9 +292,9 @@ def test_what_is_left_out_is_listed_once_with_its_first_line(tmp_path: Path) -> 
         add_subdirectory(gone)
         message(WARNING "of the project")
     """)
-    calls, notes = read_project(lists, {"dep_DIR": str(tmp_path)})
-    assert calls == []
-    assert [tuple(note.removeprefix(f"{tmp_path}/").split(": ")[:2]) for note in notes] == [
+    project = read_project(lists, {"dep_DIR": str(tmp_path)}, tmp_path)
+    assert project.calls == []
+    assert [tuple(note.removeprefix(f"{tmp_path}/").split(": ")[:2]) for note in project.left_out] == [
         ("CMakeLists.txt:2", "no file rapids-cmake"),
         ("sub dir/CMakeLists.txt:1", "unknown command rapids_cuda_patch_toolkit"),
         ("dep-config.cmake:2", "package absent is not installed"),
@@ -309,6 +310,6 @@ def test_a_package_that_cannot_be_read_can_be_left_out(tmp_path: Path) -> None:
     lists.write_text("find_package(dep REQUIRED)\n")
     definitions = {"dep_DIR": str(tmp_path)}
     with raises(ForeignBuildError, "import-cmake", "dep-config.cmake:1", hint="CMAKE_DISABLE_FIND_PACKAGE_"):
-        read_project(lists, definitions)
-    _, notes = read_project(lists, definitions | {"CMAKE_DISABLE_FIND_PACKAGE_dep": "ON"})
-    assert [note.startswith(f"{lists}:1: package dep") for note in notes] == [True]
+        read_project(lists, definitions, tmp_path)
+    (note,) = read_project(lists, definitions | {"CMAKE_DISABLE_FIND_PACKAGE_dep": "ON"}, tmp_path).left_out
+    assert note.startswith(f"{lists}:1: package dep")

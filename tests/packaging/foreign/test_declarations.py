@@ -12,6 +12,7 @@ from jitlto.families.templates import render_family
 from jitlto.packaging.foreign.cmake import read_project
 from jitlto.packaging.foreign.declarations import Flags, choose_key, make_families
 from jitlto.record.fragment import Role
+from jitlto.record.headers import STD_HEADERS
 from tests.support.errors import raises
 from tests.support.families import write_family
 from tests.support.foreign import TREE
@@ -20,9 +21,9 @@ KERNEL = "__global__ void k@x@() {}\n"
 CALL = "generate_jit_lto_kernels(f NAME_FORMAT k_@x@ MATRIX_JSON_FILE m.json KERNEL_INPUT_FILE k.cu.in {})\n"
 
 
-def imported(source: Path, output: Path) -> list[str]:
+def imported(source: Path, output: Path, toolchain: str = "nvcc") -> list[str]:
     """Write the families of a project; return what could not be taken over."""
-    families, notes = make_families(read_project(source / "CMakeLists.txt", {})[0], source, output, "CMakeLists.txt")
+    families, notes = make_families(read_project(source / "CMakeLists.txt", {}, output, toolchain))
     for family in families:
         write_family(output, {str(path.relative_to(output)): text for path, text in family.files.items()})
     return notes
@@ -92,14 +93,65 @@ def test_headers_options_and_standard_are_those_of_the_libraries(tree: dict[str,
 
 
 def test_an_option_and_its_value_stay_together() -> None:
-    flags = Flags()
+    flags = Flags("nvcc")
     flags.add(
         ["-D", "A=1", "-U", "B", "-I", "inc", "--diag-error", "177", "-maxrregcount", "32", "-Xcompiler", "-fPIC"]
     )
-    flags.add(["SHELL:-Xcompiler '-Wall -Wextra' -DONE", "-Xptxas=-v,", "--threads=4", "-lineinfo"])
-    assert flags.options == ["-DA=1", "-UB", "--diag-error=177", "-DONE"]
+    flags.add(["SHELL:-Xcompiler '-Wall -Wextra' -DONE", "-Xptxas=-v,", "--threads=4", "-lineinfo", "-std=c++20"])
+    assert flags.options == [
+        "-DA=1", "-UB", "--diag-error=177", "-Xcompiler=-fPIC", "-Xcompiler=-Wall -Wextra", "-DONE", "--threads=4",
+    ]  # fmt: skip
     assert [path.name for path in flags.include] == ["inc"]
     assert flags.link == {"max_registers": 32, "ptxas": ["-v"], "lineinfo": True}
+    assert (flags.standards, flags.left_out) == ([20], [])
+
+
+#: Options of nvcc, with NVRTC's form of those that it has.
+OPTIONS = {
+    "-w": "-w", "--diag-suppress=177": "--diag-suppress=177", "-Xcudafe=--diag_suppress=177":
+    "-Xcudafe=--diag_suppress=177", "--extra-device-vectorization": "--extra-device-vectorization",
+    "--restrict": "--restrict", "-DA=1": "-DA=1", "--expt-relaxed-constexpr": "--device-as-default-execution-space",
+    "-expt-relaxed-constexpr": "--device-as-default-execution-space", "-Xcompiler=-DB,-Wall": "-DB",
+    "--extended-lambda": None, "-expt-extended-lambda": None, "-Xfatbin=-compress-all": None, "-t=0": None,
+    "-t4": None, "--threads=4": None, "--compress-mode=size": None, "-Wno-deprecated-gpu-targets": None,
+    "--default-stream=per-thread": None, "-src-in-ptx": None,
+}  # fmt: skip
+REFUSED = ["-O3", "-gencode=arch=compute_80,code=sm_80", "--keep", "-G"]
+
+
+def test_options_that_the_compiler_does_not_have_are_translated_or_left_out() -> None:
+    flags = Flags("nvrtc")
+    flags.add([*OPTIONS, *REFUSED, "-rdc=true", "--dlto"])
+    assert flags.options == [*dict.fromkeys(filter(None, OPTIONS.values()))]
+    without = [option for option, form in OPTIONS.items() if form is None]
+    assert {*flags.left_out} == {*without, *REFUSED, "-Xcompiler=-Wall"}
+    flags = Flags("nvcc")
+    flags.add([*OPTIONS, *REFUSED])
+    assert {*flags.options} == {*OPTIONS} - {"-Xcompiler=-DB,-Wall"} | {"-DB", "-Xcompiler=-Wall"}
+    assert flags.left_out == REFUSED
+
+
+@pytest.mark.slow
+def test_options_left_out_are_listed_once_where_they_stand(tmp_path: Path) -> None:
+    lists = (
+        """add_library(lib INTERFACE)
+        list(APPEND flags --extended-lambda
+          -t 4)
+        target_compile_options(lib INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:${flags}> "SHELL:-Xfatbin -compress-all")
+        set(CMAKE_CUDA_FLAGS "-DA --default-stream per-thread")
+        set_property(TARGET lib APPEND PROPERTY INTERFACE_COMPILE_OPTIONS --source-in-ptx)
+    """
+        + CALL.format("KERNEL_LINK_LIBRARIES lib KERNEL_EXTRA_COMPILE_OPTIONS --extended-lambda --resource-usage") * 2
+    )
+    write_family(tmp_path, {"k.cu.in": KERNEL, "m.json": '{"x": ["1", "2"]}', "CMakeLists.txt": lists})
+    notes = imported(tmp_path, tmp_path / "out", "nvrtc")
+    assert {tuple(note.removeprefix(f"{tmp_path}/CMakeLists.txt:").split(": ")[:2]) for note in notes} == {
+        ("2", "option --extended-lambda"), ("2", "option -t=4"), ("4", "option -Xfatbin=-compress-all"),
+        ("5", "option --default-stream=per-thread"), ("6", "option --source-in-ptx"), ("7", "option --resource-usage"),
+    }  # fmt: skip
+    assert len(notes) == 6
+    family = load_family(next((tmp_path / "out").glob("*/family.toml")))
+    assert (family.options, family.toolchain, STD_HEADERS in family.include) == (("-DA",), "nvrtc", True)
 
 
 @pytest.mark.slow
@@ -182,12 +234,60 @@ def test_embedded_object_libraries_are_groups_with_options_of_their_own(tmp_path
     assert family["family"]["options"] == ["-DALL"]
     assert (family["family"]["std"], family["family"]["include"]) == ("c++20", ["../../lib/inc"])
     assert family["entrypoint"]["entry"]["template"] == "../../lib/src/jit/entry.cu"
-    assert family["entrypoint"]["entry"]["options"] == ["-DKIND=1", "-DNARROW", "--extended-lambda"]
-    assert family["device"]["op"]["options"] == ["--extended-lambda"]
-    _, left_out = read_project(tmp_path / "lib" / "CMakeLists.txt", {})
+    own = ["--compress-mode=size", "-Xnvlink=--kernels-used=entry", "--extended-lambda"]
+    assert family["entrypoint"]["entry"]["options"] == ["-DKIND=1", "-DNARROW", *own]
+    assert family["device"]["op"]["options"] == own
+    left_out = read_project(tmp_path / "lib" / "CMakeLists.txt", {}, tmp_path).left_out
     assert [note.partition(": ")[2].partition(",")[0] for note in left_out] == [
         "package rtcx is not installed: left out", "made.fatbin",
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_sources_may_be_given_to_an_object_library_later(tmp_path: Path) -> None:
+    lists = """
+        add_library(objects OBJECT)
+        target_sources(objects PRIVATE a.cu "${CMAKE_CURRENT_SOURCE_DIR}/b.cu" host.cpp)
+        add_library(more OBJECT a.cu)
+        target_sources(more PRIVATE b.cu)
+        target_sources(none PRIVATE c.cu)
+        rtcx_embed_blob(embed FILE $<TARGET_OBJECTS:objects> ID one)
+        rtcx_embed_blob(embed FILE $<TARGET_OBJECTS:more> ID two)
+    """
+    code = {f"{name}.cu": f"__global__ void {name}() {{}}" for name in "ab"}
+    calls = (families(tmp_path, lists, **code), read_project(tmp_path / "lib" / "CMakeLists.txt", {}, tmp_path))[
+        1
+    ].calls
+    assert [(each.arguments["NAME_FORMAT"], Path(each.arguments["KERNEL_INPUT_FILE"]).name) for each in calls] == [
+        (name, source) for name in ("one", "two") for source in ("a.cu", "b.cu")
+    ]
+
+
+@pytest.mark.slow
+def test_headers_that_cmake_writes_in_its_build_tree_come_along(tmp_path: Path) -> None:
+    lists = """
+        project(lib VERSION 26.04.1 LANGUAGES CXX CUDA)
+        configure_file(version.h.in "${CMAKE_CURRENT_BINARY_DIR}/include/lib/version.h" @ONLY)
+        file(GENERATE OUTPUT $<1:more>/more.cuh CONTENT "MORE $<BOOL:yes>")
+        file(WRITE "${PROJECT_BINARY_DIR}/elsewhere/a.h" "")
+        add_subdirectory(src/sub)
+    """
+    sub = """add_library(own INTERFACE)
+        target_include_directories(own INTERFACE "${lib_BINARY_DIR}/include" "${CMAKE_CURRENT_BINARY_DIR}/gone"
+          "${PROJECT_BINARY_DIR}/more" "${CMAKE_CURRENT_BINARY_DIR}")
+        file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/own.h" "OWN")
+    """ + CALL.format("KERNEL_LINK_LIBRARIES own").replace("m.json", "../../m.json").replace("k.cu", "../../k.cu")
+    files = {"src/sub/CMakeLists.txt": sub, "version.h.in": "@lib_VERSION_MAJOR@ @PROJECT_VERSION_PATCH@\n"}
+    found, notes = families(tmp_path, lists, **files)
+    place = tmp_path / "out" / "generated"
+    assert {path.relative_to(place).as_posix(): path.read_text() for path in place.rglob("*.*h")} == {
+        "project/include/lib/version.h": "26 1\n", "project/more/more.cuh": "MORE 1", "project/src/sub/own.h": "OWN",
+    }  # fmt: skip
+    assert found["lib"]["family"]["include"] == [
+        f"../generated/project/{name}" for name in ("include", "more", "src/sub")
+    ]
+    (note,) = notes
+    assert note.endswith(f"no directory {place}/project/src/sub/gone: left out")
 
 
 @pytest.mark.slow

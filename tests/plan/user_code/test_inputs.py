@@ -19,6 +19,7 @@ from jitlto.base.errors import (
     MissingProviderError,
     PlanError,
     ToolchainError,
+    UnresolvedSymbolError,
 )
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvcc
@@ -56,6 +57,7 @@ template = "kern.cu.jinja"
 key = ["data_type"]
 
 [device.op]
+supplied = true
 interface = "op.cuh"
 """,
     "kern.json": '{"data_type": ["float"]}',
@@ -300,6 +302,13 @@ def test_garbage_is_a_plan_error_that_names_the_input(mini: KernelFamily, data: 
 
 
 # --- other binaries ---
+
+
+def test_a_binary_that_lacks_what_callers_supply_is_told_whose_function_is_missing(plain: KernelFamily) -> None:
+    other = compiled('extern "C" __device__ float other(float a) { return a; }', 75).ptx
+    plan = plain.planner().add_binary(fatbin_of(ptx=other), "fatbin").plan()
+    with raises(UnresolvedSymbolError, None, "op", "group op (op.cuh)", hint="as op.cuh declares it"):
+        plan.link("sm_90")
 
 
 @pytest.mark.parametrize("kind", ["cubin", "object", "library", "fatbin"])

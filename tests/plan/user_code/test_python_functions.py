@@ -156,6 +156,7 @@ key = ["data_type"]
 params = ["{{data_type}}* x"]
 
 [device.op]
+supplied = true
 interface = "op.cuh"
 """,
     "kern.json": json.dumps({"data_type": SCALARS}),
@@ -248,7 +249,7 @@ def test_the_name_selects_among_several_functions_of_a_group(build_family: Build
 @needs_numba
 def test_two_groups_that_callers_supply_get_their_own_functions(build_family: BuildFamily) -> None:
     files = INTERFACE_FAMILY | {
-        "family.toml": INTERFACE_FAMILY["family.toml"] + '\n[device.other]\ninterface = "other.cuh"\n',
+        "family.toml": INTERFACE_FAMILY["family.toml"] + '\n[device.other]\nsupplied = true\ninterface = "other.cuh"\n',
         "op.cuh": "#pragma once\n__device__ float op(float a);\n",
         "other.cuh": "#pragma once\n__device__ float other(float a, float b);\n",
         "kern.cu.jinja": '#include "op.cuh"\n#include "other.cuh"\n'
@@ -300,7 +301,7 @@ def test_an_interface_that_a_function_cannot_serve_is_an_error(build_family: Bui
 def test_a_group_without_an_interface_is_refused(build_family: BuildFamily) -> None:
     files = INTERFACE_FAMILY | {
         "family.toml": INTERFACE_FAMILY["family.toml"].replace(
-            'interface = "op.cuh"', 'matrix = "kern.json"\ntemplate = "op.cu.jinja"\ninterface = false'
+            'supplied = true\ninterface = "op.cuh"', 'matrix = "kern.json"\ntemplate = "op.cu.jinja"\ninterface = false'
         ),
         "op.cu.jinja": "__device__ float op(float a) { return a; }\n",
         "op.cuh": "__device__ float op(float a);\n",

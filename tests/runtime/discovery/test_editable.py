@@ -167,6 +167,12 @@ def test_everything_that_decides_which_header_is_included_counts(source: Path) -
     (folder / "inner").mkdir()
     (folder / "inner" / "new.cuh").write_text("")
     states.append(state(source))
+    (source / "vendor").mkdir()
+    toml = (folder / "family.toml").read_text().replace("[family]", '[family]\ntemplates = ["../../vendor"]')
+    (folder / "family.toml").write_text(toml)
+    for text in ("", "// another\n"):  # of a template that others include from there
+        (source / "vendor" / "part.jinja").write_text(text)
+        states.append(state(source))
     assert None not in states
     assert len(set(states)) == len(states)
     # What tools and editors leave is none of it.
