@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 
 from jitlto.base.errors import BuildError, FamilyError
 from jitlto.base.mangling import demangle, parameter_types, qualified_name
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_compiler import PROBE_NAME, InterfaceCompiler
-from jitlto.build.interfaces import path_of
+from jitlto.build.interfaces import place_of
 from jitlto.compile.compiler import CompiledSource
 from jitlto.compile.diagnostics import first_error
+from jitlto.record.fragment import Values, agrees
 from jitlto.record.headers import interfaces_first
 
 #: What no interface declares as a fragment requires it: family and symbol, sorted.
@@ -66,7 +68,8 @@ class InterfaceProof:
         own: Mapping[str, Sequence[str]],
     ) -> None:
         self._compiler, self._own = compiler, own
-        self._types: dict[str, dict[str, str]] = defaultdict(dict)  # of each symbol, with a family that has it
+        # Of each symbol, with the values on which interfaces depend and a family that has it.
+        self._types: dict[str, dict[tuple[str, Values], str]] = defaultdict(dict)
         compiled = [(request, source) for request, source in sources.items() if request.config.interfaces]
         families: dict[str, set[str]] = defaultdict(set)  # that require a symbol
         for request, source in compiled:
@@ -104,10 +107,12 @@ class InterfaceProof:
             if probe.answer().log or in_order or any(probe.undeclared()):
                 found.update((family, name) for name in self._judge(family, config, probe.names))
             else:
-                self._keep_types(family, probe)
+                self._keep_types(family, config, probe)
         for name, types in self._types.items():
-            if len(types) > 1:
-                forms = " and ".join(f"`{each}` in {family}" for each, family in types.items())
+            for ((one, values), family), ((other, theirs), user) in combinations(types.items(), 2):
+                if one == other or not agrees(values, dict(theirs)):
+                    continue
+                forms = f"`{one}` in {family} and `{other}` in {user}"
                 hint = "what other interfaces declare hides a name that its own means: give one of them another name"
                 raise FamilyError(f"the type of {demangle(name)} is {forms}", code="family-use", hint=hint)
         return tuple(sorted(found))
@@ -117,7 +122,7 @@ class InterfaceProof:
         while names:
             probe = _Probe(self._compiler, config, config.interfaces, names)
             if not (log := probe.answer().log):
-                self._keep_types(family, probe)
+                self._keep_types(family, config, probe)
                 yield from probe.undeclared()
                 return
             errors = [(int(match["line"]), match["text"]) for match in _ERROR.finditer(log)]
@@ -128,11 +133,11 @@ class InterfaceProof:
             yield from (name for name, text in faulty.items() if "inaccessible" not in text)
             names = [name for name in names if name not in faulty]
 
-    def _keep_types(self, family: str, probe: _Probe) -> None:
+    def _keep_types(self, family: str, config: CompileConfig, probe: _Probe) -> None:
         for found in probe.answer().found:
             if match := _TYPE.match(found):
                 type_ = demangle(found).partition(", ")[2].removesuffix(">").rstrip()
-                self._types[probe.names[int(match[1])]].setdefault(type_, family)
+                self._types[probe.names[int(match[1])]].setdefault((type_, config.values), family)
 
 
 class _Probe:
@@ -155,7 +160,7 @@ class _Probe:
         self.lines = dict(enumerate(asked, _TOOLS.count("\n") + 1))
         text = "".join([*parts, toolkit, "#line 1\n", _TOOLS, *(f"{line}\n" for line in asked.values())])
         headers = config.search.complete(
-            config.search.closure((toolkit + interfaces_first(interfaces)).encode())
+            config.search.closure((toolkit + interfaces_first(interfaces)).encode(), config.generated)
         ).headers
         self.answer = compiler.ask(config, text, headers)
 
@@ -166,8 +171,8 @@ class _Probe:
 
 
 def read_interfaces(compiler: InterfaceCompiler, config: CompileConfig) -> None:
-    """Begin to compile the interfaces, without symbols: what is asked of them later continues where these are read."""
-    if config.interfaces:
+    """Begin to compile the interfaces, without symbols: what is asked of NVRTC later continues where these are read."""
+    if config.interfaces and config.toolchain.name == "nvrtc":
         _Probe(compiler, config, config.interfaces[::-1])
 
 
@@ -189,15 +194,15 @@ def _alone_error(config: CompileConfig, interface: str, log: str) -> BuildError:
     what, code = f"interface {interface} does not compile alone: ", "build-interface-alone"
     if _PACK in said:
         opened = ((name, text, each) for name, text in texts.items() for each in _PACKS.finditer(text))
-        places = [f"{path_of(config, name)}:{text.count(10, 0, each.start()) + 1}" for name, text, each in opened]
+        places = [place_of(config, name, text.count(10, 0, each.start()) + 1) for name, text, each in opened]
         where, code = (places or [interface])[-1], "build-interface-pack"
         what, hint = f"{interface} leaves #pragma pack open", "end it with #pragma pack(pop) in the same header"
     elif first and first["file"] != PROBE_NAME:
-        where, lines = f"{path_of(config, first['file'])}:{first['line']}", log[first.end() :].partition("\n\n")[0]
+        where, lines = place_of(config, first["file"], int(first["line"])), log[first.end() :].partition("\n\n")[0]
         what += "\n  ".join([first["text"], *filter(None, lines.splitlines())])
         hint = "include in it what it uses: every source is compiled behind it"
     else:
-        where = f"{path_of(config, interface)}:{texts.get(interface, b'').rstrip().count(10) + 1}"
+        where = place_of(config, interface, texts.get(interface, b"").rstrip().count(10) + 1)
         what += f"at its end: {said}"
         hint = "end in it what it begins, a declaration with a semicolon: every source is compiled behind it"
     return BuildError(what, code=code, where=where, hint=hint)

@@ -17,7 +17,7 @@ from jitlto.compile.heads import heads
 from jitlto.compile.includes import all_directives
 from jitlto.compile.tokens import TOKEN, line_at, plain_text, skip
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.record.fragment import ImageKind
+from jitlto.record.fragment import ImageKind, agrees
 from jitlto.record.headers import digest_headers, interfaces_first
 from jitlto.record.options import macro_values, option_macros
 
@@ -47,7 +47,7 @@ _MEANT = frozenset(("constexpr", "consteval", "auto", "decltype"))
 def check_settings(
     families: Sequence[FamilyDeclaration],
     requests: Iterable[CompileRequest],
-    callers: Callable[[FamilyDeclaration], CompileConfig | None],
+    callers: Callable[[FamilyDeclaration, CompileConfig], CompileConfig | None],
 ) -> dict[str, str]:
     """Check that interfaces mean the same in all ways in which the fragments that share them are compiled.
 
@@ -72,14 +72,18 @@ def check_settings(
         if not own or not family.interfaces:
             continue
         users = [sides[each.name] for each in families if family.name in each.all_used()]
-        if error := _find_dependence(family, own | {how: who for each in users for how, who in each.items()}):
-            raise error
-        theirs = callers(family)
-        if theirs is not None and (error := _find_dependence(family, own | {theirs: _CALLERS})):
-            every = (family, *family.all_used().values())
-            if any(group.supplied for each in every for group in each.groups):
+        for like in {how.values: how for how in own}.values():  # the same interfaces
+            alike = {
+                how: who for side in (own, *users) for how, who in side.items() if agrees(like.values, dict(how.values))
+            }
+            if error := _find_dependence(family, alike):
                 raise error
-            found[family.name] = error.what
+            theirs = callers(family, like)
+            if theirs is not None and (error := _find_dependence(family, alike | {theirs: _CALLERS})):
+                every = (family, *family.all_used().values())
+                if any(group.supplied for each in every for group in each.groups):
+                    raise error
+                found[family.name] = error.what
     return found
 
 

@@ -163,6 +163,13 @@ def path_of(config: CompileConfig, header: str) -> str:
     return str(config.own.path(header) or header)
 
 
+def place_of(config: CompileConfig, header: str, line: int) -> str:
+    """Return the place of a line of a header of the interfaces; of a generated one, that in its template."""
+    if config.generated and header in config.generated:
+        return config.generated.locate(header, line)
+    return f"{path_of(config, header)}:{line}"
+
+
 def interface_texts(config: CompileConfig) -> dict[str, bytes]:
     """Return the interfaces of a family and its own headers that they include, by their paths."""
     headers = config.own_closure(interfaces_first(config.interfaces)).headers
@@ -172,6 +179,6 @@ def interface_texts(config: CompileConfig) -> dict[str, bytes]:
 def own_texts(rendered: RenderedSource, config: CompileConfig) -> dict[str, bytes]:
     """Return a source and those of its own headers that are no interfaces', by name."""
     interfaces = config.own_closure(interfaces_first(config.interfaces)).headers
-    headers = config.own_closure(rendered.source).headers
+    headers = config.own_closure(rendered.source, rendered.headers).headers
     own = {name: text for name, text in headers.items() if name not in interfaces}
     return {f"{rendered.key}.cu": rendered.text.encode(), **own}

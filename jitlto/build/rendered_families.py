@@ -3,8 +3,9 @@
 import functools
 import os.path
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from msgspec import structs
 
@@ -25,10 +26,10 @@ from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.sides import show_sides
 from jitlto.cuda import nvjitlink
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.templates import render_family
-from jitlto.record.family_record import FamilyRecord, GroupRecord
-from jitlto.record.fragment import FragmentKey
-from jitlto.record.headers import STD_HEADERS, Source
+from jitlto.families.templates import RenderedSource, render_family
+from jitlto.record.family_record import FamilyRecord, GroupRecord, InterfaceHeaders
+from jitlto.record.fragment import FragmentKey, Values
+from jitlto.record.headers import STD_HEADERS
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 # Whatever may ask for the architecture: __CUDA_ARCH__ and its like, <nv/target>, and what libraries make of them; what
@@ -84,7 +85,8 @@ class RenderedFamilies:
     def _render(self, family: FamilyDeclaration) -> list[CompileRequest]:
         toolchain = self._find(family.toolchain)
         configs = functools.cache(functools.partial(_config, family, toolchain, self._files))
-        rendered = render_family(family, on_warning=self.advice.append)
+        chosen: dict[object, CompileConfig] = {}
+        rendered = render(family, self._files, on_warning=self.advice.append)
         rules = functools.cache(functools.partial(InterfaceRules, family))
         requests = []
         for each in rendered:
@@ -94,8 +96,11 @@ class RenderedFamilies:
                 continue
             how = family.compiler_options(group), group.architectures, family.cubin_options(group)
             config = configs(*how)
-            if family.link.tiered and _names_architectures(config.own_closure(each.source), config.options):
+            if family.link.tiered and _names_architectures(config, each):
                 config = configs(*how, family.sass)
+            if family.generated:
+                values = tuple((name, each.combination[name]) for name in self.records[family.name].common)
+                config = chosen.setdefault((config, values), replace(config, generated=each.headers, values=values))
             requests.append(CompileRequest(each, config, rules(config).check))
         _check_reproducible(requests)
         self.rendered += requests
@@ -115,14 +120,15 @@ class RenderedFamilies:
         for name, difference in check_settings(self.families, self.rendered, self._callers_config).items():
             self.records[name] = structs.replace(self.records[name], differs=difference)
 
-    def _callers_config(self, family: FamilyDeclaration) -> CompileConfig | None:
-        """Return how callers' sources are compiled; None if their compiler is not here."""
+    def _callers_config(self, family: FamilyDeclaration, like: CompileConfig) -> CompileConfig | None:
+        """Return how callers' sources are compiled, with some interfaces; None if their compiler is not here."""
         try:
             nvrtc = self._find("nvrtc")
         except ToolchainError:
             return None
         plain = replace(family, is_auto=False, toolchain="nvrtc", architectures=(lowest_base(family.architectures),))
-        return _config(plain, nvrtc, self._files, family.source_options(), ())
+        how = _config(plain, nvrtc, self._files, family.source_options(), ())
+        return replace(how, generated=like.generated, values=like.values)
 
     @cached_property
     def _by_key(self) -> dict[FragmentKey, CompileRequest]:
@@ -153,11 +159,11 @@ class RenderedFamilies:
 
 def _check_reproducible(requests: Iterable[CompileRequest]) -> None:
     """Check that no template or header of a family uses the clock: BuildError at the first ``__DATE__`` or the like."""
-    checked: set[str] = set()  # headers of earlier sources
+    checked: set[bytes] = set()  # headers of earlier sources
     for request in requests:
         source = request.own_closure
-        headers = {name: text for name, text in source.headers.items() if name not in checked}
-        checked.update(headers)
+        headers = {name: text for name, text in source.headers.items() if text not in checked}
+        checked.update(headers.values())
         for name, text in ((str(request.rendered.group.template), source.text), *headers.items()):
             if match := _CLOCK.search(text):
                 what = f"{match[0].decode()} makes every build different"
@@ -181,11 +187,9 @@ def _config(
     which the code differs, as cubins for them would mean something else.
     """
     is_nvcc = toolchain.name == "nvcc"
-    roots = toolchain.header_roots()
-    search = HeaderSearch(
-        family.include, system=roots, options=options, strict=not is_nvcc, as_written=is_nvcc, files=files
-    )
-    own = HeaderSearch(family.include, options=options, files=files)
+    own = _search(family, files, options=options)
+    system = toolchain.header_roots()
+    search = _search(family, files, options=options, system=system, strict=not is_nvcc, as_written=is_nvcc)
     every = tuple(sorted({*family.architectures, *archs}))
     forms = family.image_forms(every)
     how = CompileConfig(toolchain, search, own, every, options, forms, family.interfaces, cubin_options=cubin_options)
@@ -197,9 +201,23 @@ def _config(
     return replace(how, candidates=tuple(sorted(candidates)), linker=linker)
 
 
-def _names_architectures(source: Source, options: Iterable[str]) -> bool:
+def _search(family: FamilyDeclaration, files: dict[str, bytes] | None, **how: Any) -> HeaderSearch:
+    """Return the search for a family's headers, in which the generated ones are empty."""
+    return HeaderSearch(family.include, {each.name: b"" for each in family.generated}, files=files, **how)
+
+
+def render(
+    family: FamilyDeclaration, files: dict[str, bytes] | None = None, **how: Callable[[str], None]
+) -> Iterator[RenderedSource]:
+    """Render a family; arguments and errors are those of :func:`~jitlto.families.templates.render_family`."""
+    search = _search(family, files)
+    return render_family(family, lambda each: search.closure(each.source.encode(), each.headers).headers, **how)
+
+
+def _names_architectures(config: CompileConfig, rendered: RenderedSource) -> bool:
     """Return whether a source, a header of the family or an option may mean something else for each architecture."""
-    texts = source.text, *source.headers.values(), *map(str.encode, options)
+    source = config.own_closure(rendered.source, rendered.headers)
+    texts = source.text, *source.headers.values(), *map(str.encode, config.options)
     return any(map(_ARCHITECTURES.search, texts))
 
 
@@ -220,6 +238,30 @@ def with_used(families: Iterable[FamilyDeclaration]) -> tuple[FamilyDeclaration,
     return tuple(found.values())
 
 
+def _choose_headers(
+    family: FamilyDeclaration, include: bytes, search: HeaderSearch, files: dict[str, bytes] | None
+) -> dict[Values, Mapping[str, bytes]]:
+    """Return the headers of the interfaces for each choice of the values on which generated ones among them depend."""
+    if not family.generated:
+        return {(): search.closure(include).headers}
+    common, needed = set[str].intersection(*(set(group.key) for group in family.groups)), set[str]()
+    found = {}
+    for each in render(family, files):
+        values = tuple((name, each.combination[name]) for name in sorted(common))
+        found[values] = headers = search.closure(include, each.headers).headers
+        for header, name in (
+            (h, n) for h in sorted(each.headers) if h in headers for n in sorted(each.headers.used(h))
+        ):
+            needed.add(name)
+            if name not in common:
+                other = next(group.name for group in family.groups if name not in group.key)
+                what = f"{header} depends on {name}, and an interface includes it: {name} is not in the key of {other}"
+                where = next(str(each.template) for each in family.generated if each.name == header)
+                hint = f"add {name} to the key of every entrypoint and group, or include {header} in no interface"
+                raise FamilyError(what, code="family-interface-parameter", where=where, hint=hint)
+    return {tuple(each for each in values if each[0] in needed): headers for values, headers in found.items()}
+
+
 def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = None) -> FamilyRecord:
     """Return the record of a family for the run side: its groups, and its own headers that its interfaces include.
 
@@ -230,7 +272,7 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
     Raises:
         FamilyError: If an interface header is not in the family's include directories.
     """
-    search = HeaderSearch(family.include, files=files)
+    search = _search(family, files)
     for group in family.groups:
         if group.interface and search.find(group.interface) is None:
             what = f"interface {group.interface!r} does not exist"
@@ -241,13 +283,14 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
     if STD_HEADERS in family.include:  # callers' sources may include them too
         names += sorted(each.name for each in STD_HEADERS.iterdir())
     include = "".join(f'#include "{name}"\n' for name in names)
-    headers = []
-    for name, content in sorted(search.closure(include.encode()).headers.items()):
-        try:
-            headers.append((name, content.decode()))
-        except UnicodeDecodeError:
-            what, hint = f"header {name!a} of an interface is not UTF-8", "save it as UTF-8"
-            raise FamilyError(what, code="family-interface", where=str(family.path), hint=hint) from None
+    choices = _choose_headers(family, include.encode(), search, files)
+    try:
+        texts = {v: {(name, text.decode()) for name, text in headers.items()} for v, headers in choices.items()}
+    except UnicodeDecodeError as error:
+        name = next(name for headers in choices.values() for name in headers if headers[name] == error.object)
+        what, hint = f"header {name!a} of an interface is not UTF-8", "save it as UTF-8"
+        raise FamilyError(what, code="family-interface", where=str(family.path), hint=hint) from None
+    common = set.intersection(*texts.values())
     groups = [
         GroupRecord(g.name, g.role, g.key, g.interface, g.supplied, g.tune, g.sass_registers) for g in family.groups
     ]
@@ -257,8 +300,9 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
         family.link,
         family.architectures,
         tuple(groups),
-        tuple(headers),
+        tuple(sorted(common)),
         tuple(sorted(family.all_used())),
         family.version,
         family.interfaces,
+        choices=tuple(InterfaceHeaders(v, tuple(sorted(texts[v] - common))) for v in sorted(texts) if v),
     )

@@ -24,14 +24,21 @@ def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] |
         FamilyError: If an include of a used interface finds another header, or one depends on a macro that is not the
             same for both, or that another leaves changed, or has a template that the other interfaces specialise.
     """
-    texts = {
-        name: {header: text.encode("utf-8", "surrogateescape") for header, text in family.headers}
-        for name, family in families.items()
-    }
     for name, family in families.items():
-        for used in map(families.__getitem__, family.uses):
-            for what, hint in _find_differences(family, used, families, texts):
-                raise FamilyError(what, code="family-use", where=(places or {}).get(name), hint=hint)
+        where = (places or {}).get(name)
+        for values in [dict(each.values) for each in family.choices] or [{}]:
+            records = {each: families[each].choose(values) for each in (name, *family.uses)}
+            texts = {
+                each: {header: text.encode("utf-8", "surrogateescape") for header, text in record.headers}
+                for each, record in records.items()
+            }
+            for used in map(records.__getitem__, family.uses):
+                if further := sorted({*used.common} - values.keys()):
+                    what = f"the interfaces of {used.name} depend on {further[0]}, which {name} does not have"
+                    hint = f"add {further[0]} to the key of every entrypoint and group of {name}"
+                    raise FamilyError(what, code="family-use", where=where, hint=hint)
+                for what, hint in _find_differences(records[name], used, records, texts):
+                    raise FamilyError(what, code="family-use", where=where, hint=hint)
 
 
 def _find_differences(

@@ -19,12 +19,12 @@ from jitlto.build.execution.trace import Trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.merge import merge_databases
 from jitlto.build.rendered_families import RenderedFamilies, with_used
+from jitlto.build.rendered_families import render as render_sources
 from jitlto.build.shards import Shard
 from jitlto.cli.output import check_output, print_built, progress, write_output
 from jitlto.cli.parameters import PATH, allow_incomplete_option, as_callback, jobs_option, json_option
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.templates import render_family
 from jitlto.packaging.project import copy_prebuilt, load_package
 
 
@@ -34,14 +34,18 @@ from jitlto.packaging.project import copy_prebuilt, load_package
 def render(name: str, output: Path) -> None:
     """Render the templates of FAMILY, and of families that it uses, into DIR: a .cu file for each combination.
 
+    The headers that are generated for it lie in a directory of its name.
+
     FAMILY is a name (looked up under ./fragments and among the shipped families) or a path.
     """
     family = declaration.load_family(declaration.find_family(name))
     families = (family, *family.all_used().values())  # no two of which have a group of one name
     count = 0
-    for rendered in chain.from_iterable(map(render_family, families)):
+    for rendered in chain.from_iterable(map(render_sources, families)):
         path = output / rendered.group.name / rendered.key.file_name
-        write_output(path, rendered.text.encode(), make_directory=True)
+        headers = {path.with_suffix("") / name: text for name, text in rendered.headers.items()}
+        for file, text in {path: rendered.text.encode(), **headers}.items():
+            write_output(file, text, make_directory=True)
         count += 1
     click.echo(f"{pluralize(count, 'source')} in {output}")
 
@@ -110,8 +114,9 @@ def build(
     families = with_used(package.families if package else map(declaration.load_family, _paths(names)))
     if no_sass:
         families = declaration.change_all(families, FamilyDeclaration.without_cubins)
-    read = (path for family in families for group in family.groups for path in (group.matrix, group.template))
-    check_output(timings, (*(family.path for family in families), *read))
+    read = [path for family in families for group in family.groups for path in (group.matrix, group.template)]
+    read += [each for family in families for each in (family.path, *(header.template for header in family.generated))]
+    check_output(timings, read)
     if lineinfo:
         twins.check_writable(output)
     how["cache"] = cache = None if no_cache else open_shared_cache()

@@ -184,13 +184,12 @@ def find_toolchain(name: str, shared_directory: Path | None = None) -> Toolchain
 
     Args:
         name: ``nvrtc`` or ``nvcc``.
-        shared_directory: A private directory in which processes that compile together find each other's snapshots; by
-            default no snapshots are made.
+        shared_directory: A private directory in which processes that compile together find each other's snapshots and
+            their headers; by default no snapshots are made.
 
     Raises:
         ToolchainError: If it is not installed.
     """
     # Imported by name: the modules of the compilers import this one.
-    make = import_module(_MODULES[name]).Compiler
-    toolchain: Toolchain = make(shared_directory=shared_directory) if name == "nvrtc" else make()
+    toolchain: Toolchain = import_module(_MODULES[name]).Compiler(shared_directory=shared_directory)
     return toolchain

@@ -21,11 +21,9 @@ def family_files(family: FamilyDeclaration, *, thorough: bool = False) -> list[P
     Args:
         thorough: As for :func:`~jitlto.compile.source_files.walk_sources`.
     """
-    folders = {
-        *family.include,
-        *family.templates,
-        *(group.template.parent for group in family.groups if group.template),
-    }
+    templates = {group.template for group in family.groups if group.template}
+    templates |= {header.template for header in family.generated}
+    folders = {*family.include, *family.templates, *(each.parent for each in templates)}
     found = {family.path, *(group.matrix for group in family.groups if group.matrix)}
     patterns = [_PLACEHOLDER.sub("*", group.binary) for group in family.groups if group.binary]
     found.update(Path(path) for pattern in patterns for path in glob(pattern))  # noqa: PTH207 - of any directory

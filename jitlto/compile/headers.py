@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 from jitlto.base.errors import JitltoError
 from jitlto.compile.includes import Include, rewrite, scan, scan_quickly
 from jitlto.compile.source_files import walk_sources
-from jitlto.record.headers import HeaderSet, Source
+from jitlto.record.headers import HeaderSet, Source, digest_content
 
 _GIVEN = -1  # the index of headers that are given by content, which are searched before every directory
 _LARGEST_HEADER, _LARGEST_ROOTS = 4 << 20, 256 << 20  # bytes
@@ -80,10 +80,11 @@ class HeaderSearch:
             hint = "write __has_include with the header's name in an #if"
             raise JitltoError("a macro asks for a header", code="jitlto-header-unknown", where=asking, hint=hint)
         self._files = {} if files is None else files
-        self._completed: dict[frozenset[str], HeaderSet] = {}
+        self._completed: dict[tuple[object, ...], HeaderSet] = {}
         # The sources of a build share includes.
         self._search, self._text = cache(self._search_all), cache(self._read_text)
         self._collect, self._visible = cache(self._collect_all), cache(self._find_visible)
+        self._merge = cache(lambda start, texts: HeaderSet({**self._collect(start), **dict(texts)}))
         self._held, self._beside = cache(self._find_held), cache(self._find_beside)
 
     def find(self, name: str) -> bytes | None:
@@ -113,8 +114,10 @@ class HeaderSearch:
         earlier = [root for root in range(place.root) if self._look(root, place.path)]
         return _digest([content, place.root, names, earlier])
 
-    def closure(self, text: bytes) -> Source:
+    def closure(self, text: bytes, given: Mapping[str, bytes] | None = None) -> Source:
         """Return the source with every header that its includes, and theirs, can name in any branch.
+
+        Headers that are given by content may have other contents for this source, ``given``, which are looked up.
 
         A superset of what the compiler will read. Headers that no root has are left out: the compiler says which of
         them it needed.
@@ -123,7 +126,15 @@ class HeaderSearch:
             JitltoError: ``jitlto-header-…``, if the headers would not be those that nvcc's preprocessor reads.
         """
         main = self._resolve(None, text)
-        return Source(main.rewritten, self._collect(frozenset(self._reachable(main))))
+        start, texts = {*self._reachable(main)}, dict[str, bytes]()
+        headers = self._collect(frozenset(start))
+        while given is not None and (reached := self._given.keys() & headers.keys() - texts.keys()):
+            for name in sorted(reached):
+                own = self._resolve(_Place(_GIVEN, name), given[name])
+                start.update(self._reachable(own))
+                texts[name] = own.rewritten
+            headers = self._collect(frozenset(start))
+        return Source(main.rewritten, self._merge(frozenset(start), tuple(texts.items())) if texts else headers)
 
     def complete(self, source: Source) -> Source:
         """Return a source of :meth:`closure` with all that a preprocessor may find in the roots, if ``as_written``.
@@ -136,7 +147,7 @@ class HeaderSearch:
         """
         if not self._as_written:
             return source
-        names = frozenset(source.headers)
+        names = frozenset(source.headers), *map(source.headers.get, self._given)
         if names not in self._completed:
             found: dict[str, bytes] = {}
             for place in self._visible():
@@ -166,7 +177,7 @@ class HeaderSearch:
     def _reachable(self, text: _Text) -> list[_Place]:
         """The headers that a text may include itself."""
         found = [to for _, to in text.found if to is not None and (self._is_own(to) or not self._as_written)]
-        return [*found, *self._visible()] if text.is_open else found
+        return [*found, *(_Place(_GIVEN, name) for name in self._given), *self._visible()] if text.is_open else found
 
     # --- what an include in a text means ---
 
@@ -379,12 +390,19 @@ def header_paths(headers: Mapping[str, bytes]) -> dict[str, str]:
     return {os.path.normpath(f"{directories[root]}/{path}"): name for name, (root, path) in places.items()}
 
 
-def lay_out(work: Path, headers: Mapping[str, bytes]) -> None:
-    """Put headers and their :func:`include_directories` into a directory."""
+def lay_out(work: Path, headers: Mapping[str, bytes], shared: Path | None = None) -> None:
+    """Put headers and their :func:`include_directories` into a directory.
+
+    Those that lie in the directory ``shared``, each in a file called by its SHA-256, are linked and not written again.
+    """
     paths = header_paths(headers)
     for directory in {*include_directories(headers), *map(os.path.dirname, paths)}:
         (work / directory).mkdir(parents=True, exist_ok=True)
     for path, name in paths.items():
+        with suppress(OSError):  # which a file system without links raises
+            if shared is not None:
+                os.link(shared / digest_content(headers[name]).hex(), f"{work}/{path}")
+                continue
         with open(f"{work}/{path}", "wb") as file:  # noqa: PTH123 - there may be thousands
             file.write(headers[name])
         # By content and time GCC knows a header with `#pragma once` that is in two places.

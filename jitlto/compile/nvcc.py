@@ -39,7 +39,7 @@ SOURCE = "s/o/u/r/c/e"
 # For finding programs and libraries. Variables that change the result (CPATH, NVCC_APPEND_FLAGS) are left out.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
 # Flag 1: a file is entered. A #line directive leaves a marker without flags, so it can neither fake nor hide one.
-_ENTERED = re.compile(rb'^# \d+ "((?:[^"\\\n]|\\.)*)" 1(?: [234])*$', re.M)
+_ENTERED = re.compile(rb'\n# \d+ "(.*)" 1(?: [234])*$', re.M)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
 _HOST_LIST = re.compile(r"^#include <\.\.\.> search starts here:\n(.*?)^End of search list", re.M | re.S)
 _GCC_MESSAGE = re.compile(r"^([^\s:][^:\n]*):(\d+):(?:\d+:)? (fatal error|error|warning|note): ", re.M)
@@ -51,6 +51,7 @@ class Compiler(Toolchain):
 
     Args:
         environment: Has ``PATH``, ``LD_LIBRARY_PATH`` and ``NVCC_CCBIN``; by default the process's own.
+        shared_directory: Where headers of jobs lie, if anywhere; see :func:`~jitlto.compile.headers.lay_out`.
 
     Attributes:
         path, host_path: Where nvcc and its host compiler are.
@@ -62,7 +63,7 @@ class Compiler(Toolchain):
 
     name = "nvcc"
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None, shared_directory: Path | None = None) -> None:
         environment = os.environ if environment is None else environment
         self._environment = {name: environment[name] for name in _ENVIRONMENT if name in environment}
         self._environment |= {"PWD": _HERE, "LC_ALL": "C"}
@@ -87,7 +88,8 @@ class Compiler(Toolchain):
         self._top, self._nvcc = Path(folder[1]).parent, f"{_TOOLKIT}/{Path(folder[1]).name}/nvcc"
         self.path = Path(folder[1]) / "nvcc"
         verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull])
-        self._searched = cache(self._find_searched)  # many sources read the same
+        self._shared = shared_directory
+        self._name, self._searched = cache(self._find_name), cache(self._find_searched)  # many sources read the same
         match = _HOST_LIST.search(verbose)
         host_directories = map(str.strip, match[1].splitlines() if match else ())
         self._directories = (*_include_roots(settings), *map(Path, map(os.path.normpath, host_directories)))
@@ -124,7 +126,7 @@ class Compiler(Toolchain):
             command += ["-gencode", f"arch={a.compute},code=[{','.join(codes)}]"]
         with temporary_directory("jitlto-nvcc-") as name:
             work, kept = Path(name), Path(name) / _KEPT
-            headers.lay_out(work, job.source.headers)
+            headers.lay_out(work, job.source.headers, self._shared)
             (work / SOURCE).mkdir(parents=True)
             (work / SOURCE / source).write_bytes(job.source.text)
             (work / _TOOLKIT).symlink_to(self._top, target_is_directory=True)
@@ -150,12 +152,13 @@ class Compiler(Toolchain):
         """
         paths = {os.path.normpath(path.removeprefix(f"{_HERE}/")) for text in preprocessed for path in _entered(text)}
         own = [names[path] for path in paths & names.keys()]
-        external = {self._name(re.sub(rf"^{_TOOLKIT}/", f"{self._top}/", path)) for path in paths - names.keys()}
+        external = {self._name(path) for path in paths - names.keys()}
         searched = {each for name in external for each in self._searched(name)}
         source = headers.name_searched({include.name for include in scan_quickly(job.source.text)})
         return tuple(sorted({*own, *external, headers.name_searched(searched), source}))
 
-    def _name(self, path: str) -> str:
+    def _find_name(self, path: str) -> str:
+        path = re.sub(rf"^{_TOOLKIT}/", f"{self._top}/", path)
         above = [(len(str(each)), n) for n, each in enumerate(self._directories) if path.startswith(f"{each}/")]
         if not above:
             what, hint = f"{path} is included by its absolute path", "give the header's directory under include"

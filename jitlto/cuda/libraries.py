@@ -8,6 +8,8 @@ loaded already.
 Two threads cannot import ``cuda.core`` at once: one finds it half imported.
 """
 
+import _thread
+import contextlib
 import errno
 import os
 import sys
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jitlto.base.frozen import Frozen
-from jitlto.base.uninterrupted import alone
+from jitlto.base.uninterrupted import alone, uninterrupted
 
 # What other modules import from here â†’ where it is: a module of the bindings, or an attribute.
 _BINDINGS = "cuda.bindings"
@@ -41,6 +43,7 @@ _BY_MODULE = {name.lower(): name for name in FILES}  # module of the bindings â†
 # of all releases of its major up to its own. The names are at the beginning of the file.
 _EXPORTED = b"\0__nvJitLinkComplete_"
 _BEGINNING = 1 << 16
+_begun: set[str] = set()  # files that load_soon loads
 
 
 class Loaded(Frozen):
@@ -87,7 +90,7 @@ def load(name: str) -> Loaded:
     """
     packaged, names = find_packaged(*FILES[name]), [Path(file).name for file in FILES[name]]
     with alone:
-        if packaged and not any(map(_is_loaded, names)):
+        if packaged and (packaged in _begun or not any(map(_is_loaded, names))):
             _load_file(Path(packaged))
             return Loaded(packaged, is_foreign=False)  # without cuda.pathfinder, which takes 40 ms
         pathfinder = import_module("cuda.pathfinder")
@@ -105,6 +108,15 @@ def load(name: str) -> Loaded:
     return Loaded(found.abs_path, Path(found.abs_path).resolve() != Path(packaged).resolve())
 
 
+def load_soon(name: str) -> None:
+    """Begin to load a library in a thread of its own, if this environment has a package of it."""
+    packaged = find_packaged(*FILES[name])
+    if packaged and not any(_is_loaded(Path(file).name) for file in FILES[name]):
+        _begun.add(packaged)
+        with contextlib.suppress(RuntimeError):  # there are too many threads, or the interpreter ends
+            _thread.start_new_thread(_load_file, (Path(packaged),))
+
+
 def _is_loaded(name: str) -> bool:
     try:
         _load(name, os.RTLD_NOLOAD)
@@ -113,6 +125,7 @@ def _is_loaded(name: str) -> bool:
     return True
 
 
+@uninterrupted
 def _load_file(path: Path) -> None:
     """Load a library as cuda.pathfinder does; NVRTC 13.0 does not find its built-ins beside itself."""
     for each in (*path.parent.glob(f"{path.name.partition('.')[0]}-builtins.so.*"), path):
@@ -122,6 +135,8 @@ def _load_file(path: Path) -> None:
 def _load(name: str, mode: int) -> None:
     import ctypes  # 5 ms, which a kernel from a pack does not need
 
+    # Called as any function, this does not hold the interpreter's lock for the 8 ms that nvJitLink takes, as CDLL does.
+    ctypes.CDLL(None).dlopen(os.fsencode(name), mode)
     ctypes.CDLL(name, mode)
 
 

@@ -29,12 +29,14 @@ from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader, list_schema
 from jitlto.database._records import Root
 from jitlto.record.family_record import FamilyRecord, PartRecord
-from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role, sorted_values
+from jitlto.record.fragment import Count, Fragment, FragmentKey, ImageKind, Name, Role, sorted_values
 
 T = TypeVar("T")
 SCHEMA = 4
 #: That of databases with relocatable cubins, of which earlier releases know nothing.
 SCHEMA_SASS = 5
+#: That of databases with interfaces that depend on parameters, likewise.
+SCHEMA_CHOICES = 6
 INDEXES = ("shape", "entrypoint", "symbol", "provider")
 TABLES = ("family", *INDEXES, "fragment")
 _ROWS = "CREATE TABLE {}(key TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 BLOB NOT NULL) WITHOUT ROWID;\n"
@@ -97,6 +99,13 @@ def sha256(data: bytes) -> str:
 def checksum(table: str, key: bytes, record: bytes) -> bytes:
     """Return the checksum of a row, which no other row has."""
     return hashlib.sha256(b"%s %s %s" % (table.encode(), key, record)).digest()
+
+
+def schema_of(families: Iterable[FamilyRecord], fragments: Iterable[Fragment]) -> int:
+    """Return the schema of a database: the first that can say what it holds."""
+    if any(family.choices for family in families):
+        return SCHEMA_CHOICES
+    return SCHEMA_SASS if any(any(each.images_of(ImageKind.SASS)) for each in fragments) else SCHEMA
 
 
 def digest_rows(checksums: Iterable[bytes]) -> str:

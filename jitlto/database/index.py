@@ -42,6 +42,8 @@ class Index:
         self._family = family.name
         #: The toolkit's libraries that every link of the family takes.
         self.libraries: Sequence[str] = family.link.libraries
+        #: The parameters of which all fragments of a kernel have the same values.
+        self.common: Sequence[str] = family.common
         self._families = (family.name, *family.uses)
         self._uses: dict[str, dict[str, SymbolUse]] = {}  # by symbol
         self._provided: dict[str, list[tuple[str, Shape]]] = {}  # shapes of the providers, by symbol

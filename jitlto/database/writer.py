@@ -10,10 +10,10 @@ from jitlto.base import files
 from jitlto.base.errors import DatabaseError
 from jitlto.database import _records as records
 from jitlto.database._records import Root
-from jitlto.database._rows import DDL, SCHEMA, SCHEMA_SASS, TABLES, Row, checksum, digest_rows, make_rows, sha256
+from jitlto.database._rows import DDL, TABLES, Row, checksum, digest_rows, make_rows, schema_of, sha256
 from jitlto.database.database import APPLICATION_ID
 from jitlto.record.family_record import FamilyRecord, PartRecord
-from jitlto.record.fragment import Fragment, ImageKind
+from jitlto.record.fragment import Fragment
 
 #: Larger ones would be mostly empty: each table has one, and so has the end of each image.
 _PAGE = 1024
@@ -50,9 +50,8 @@ def write(
     try:
         with files.replacing(path) as temporary:
             temporary.touch(exist_ok=False)
-            fragments = list(fragments)
-            schema = SCHEMA_SASS if any(any(each.images_of(ImageKind.SASS)) for each in fragments) else SCHEMA
-            digest = _fill(temporary, schema, meta, make_rows(families, fragments), blobs)
+            families, fragments = list(families), list(fragments)
+            digest = _fill(temporary, schema_of(families, fragments), meta, make_rows(families, fragments), blobs)
             if check is not None:
                 check(temporary, digest)
         return digest

@@ -24,6 +24,7 @@ from jitlto.record.tuning import TuneRecord
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
 _BASE = Architecture(75)  # the lowest that CUDA 13 supports
 _LONGEST_CHAIN = 100  # Python recurses some hundreds deep
+_TEMPLATE = ".jinja"
 _NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
 
 
@@ -35,6 +36,7 @@ class GroupDeclaration:
     role: Role
     key: tuple[str, ...]  # the parameters that identify a fragment of the group
     interface: str | None  # the header that declares what it defines; "" for none on purpose, None if that is not said
+    interface_template: Path | None = None  # of which that is rendered
     syntax: str = "jinja"  # or cmake
     shared: tuple[str, ...] = ()  # key parameters whose values may have the same source
     matrix: Path | None = None  # as the template None for a device group that callers supply at run time
@@ -59,6 +61,16 @@ class GroupDeclaration:
 
 
 @dataclass(frozen=True, slots=True)
+class GeneratedHeader:
+    """A header that is rendered for each combination, as declared."""
+
+    name: str  # by which it is included
+    template: Path
+    syntax: str
+    directories: tuple[Path, ...]  # in which what the template includes is searched too
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyDeclaration:
     """A family of kernels, as declared."""
 
@@ -78,6 +90,7 @@ class FamilyDeclaration:
     sass: tuple[Architecture, ...] = ()  # for which fragments have relocatable cubins, sorted
     opaque: tuple[str, ...] = ()  # types that the interfaces only declare, and into which no fragment looks
     templates: tuple[Path, ...] = ()  # directories in which templates are searched too
+    generated: tuple[GeneratedHeader, ...] = ()  # followed by those of the families that it uses; no two of one name
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
@@ -233,6 +246,7 @@ class _FamilyTable(msgspec.Struct):
     syntax: Literal["jinja", "cmake"] = "jinja"
     opaque: tuple[str, ...] = ()
     std_headers: bool = False
+    headers: dict[str, str] = {}
 
 
 class _GroupTable(msgspec.Struct):
@@ -337,6 +351,7 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         _parse_architectures(table, family.sass, "sass") if family.sass else (),
         family.opaque,
         templates,
+        _generated(table, family, groups, templates, include.values(), uses),
     )
     parameters = {name for each in (made, *made.all_used().values()) for group in each.groups for name in group.key}
     for group in made.groups:
@@ -438,7 +453,11 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable, templates: Sequen
         raise table.error("missing key 'interface'", hint, case="missing-key")
     given = table.decode(kind)
     _check_key(table, given.key, given.shared)
-    group = GroupDeclaration(name, role, given.key, _interface(table, given.interface), family.syntax, given.shared)
+    interface, rendered = _interface(table, given.interface), None
+    if interface and interface.endswith(_TEMPLATE):
+        rendered = _find_file(table, "interface", interface, "templates", templates)
+        interface = interface.removesuffix(_TEMPLATE)
+    group = GroupDeclaration(name, role, given.key, interface, rendered, family.syntax, given.shared)
     if isinstance(given, _BinaryTable):
         matrix = _find_file(table, "matrix", given.matrix, "matrices") if given.matrix else None
         binary = os.path.normpath(table.path.parent / given.binary)
@@ -477,10 +496,38 @@ def _interface(table: TomlTable, name: str | bool | None) -> str | None:
         raise table.error("interface is true", "name the header, or write interface = false for none", case="interface")
     if not name:
         return "" if name is False else None
+    return _header(table, "interface", name)
+
+
+def _header(table: TomlTable, key: str, name: str) -> str:
     if os.path.isabs(name) or os.path.normpath(name).startswith("..") or '"' in name or not name.isprintable():  # noqa: PTH117 - a header's name
-        what = f"interface {name!r} leaves the include directories, or cannot stand in an #include"
-        raise table.error(what, "rename the header, or name it relative to one of them", case="interface")
+        what = f"{key} {name!r} leaves the include directories, or cannot stand in an #include"
+        raise table.error(what, "rename the header, or name it relative to one of them", case=key)
     return name
+
+
+def _generated(
+    table: TomlTable,
+    family: _FamilyTable,
+    groups: Iterable[GroupDeclaration],
+    templates: tuple[Path, ...],
+    include: Iterable[Path],
+    uses: Iterable[FamilyDeclaration],
+) -> tuple[GeneratedHeader, ...]:
+    """Read the key ``headers``; no file may have the name of one in the directories of headers."""
+    given = [(str(g.interface), g.interface_template, "jinja") for g in groups if g.interface_template]
+    for name, template in family.headers.items():
+        path = _find_file(table, "template", template, "templates", templates)
+        given.append((_header(table, "header", name), path, family.syntax))
+    made = (GeneratedHeader(os.path.normpath(name), path, syntax, templates) for name, path, syntax in given)
+    found = {header.name: header for header in made}
+    for each in (header for used in uses for header in used.generated):
+        found.setdefault(each.name, each)
+    for name, directory in ((name, directory) for name in found for directory in include):
+        if os.path.exists(directory / name):  # noqa: PTH110 - Path.exists raises on a name that is too long
+            what = f"header {name!r} is rendered from {found[name].template}, and a file in {directory}, too"
+            raise table.error(what, "rename one of them", case="header")
+    return tuple(found.values())
 
 
 def _directory(table: TomlTable, of: str, directory: str) -> Path:

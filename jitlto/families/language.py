@@ -7,6 +7,7 @@ import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,18 @@ class Template:
             except Exception as error:  # noqa: BLE001 - whatever an expression may raise
                 raise self._describe(error, combination, entry) from None
         return texts[-1], tuple(texts[:-1])
+
+    def locate(self, combination: Mapping[str, str], line: int) -> str:
+        """Return the place of the template from which a line of the file's text for a combination comes."""
+        if self._environment is not None:  # the text again, in which each line ends with its number in the template
+            source, parts = self._path.read_text("utf-8-sig"), list[str]()
+            for number, kind, part in self._environment.lex(source):
+                ends = [f"\0{n}\0\n" if kind == "data" else "\n" for n in range(number, number + part.count("\n"))]
+                parts += [each for pair in zip_longest(part.split("\n"), ends, fillvalue="") for each in pair]
+            parts.append(f"\0{source.count(chr(10)) + 1}\0")
+            lines = self._environment.from_string("".join(parts)).render(combination).split("\n")
+            line = int(re.findall("\0(\\d+)\0", "\n".join(lines[line - 1 :]))[0])
+        return f"{self._path}:{line}"
 
     def _render(self, entry: str | None, values: Mapping[str, Value]) -> str:
         if entry not in self._made:

@@ -1,18 +1,58 @@
-"""Rendering: one template and one combination give one ``.cu`` source."""
+"""Rendering: one template and one combination give one ``.cu`` source, and the headers generated for it."""
+
+from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.base.text import suggest
 from jitlto.families import plain_text
 from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration
 from jitlto.families.matrix import MOST_COMBINATIONS, Matrix, load_matrix
-from jitlto.record.fragment import FragmentKey, Role
+from jitlto.record.fragment import FragmentKey
 from jitlto.record.headers import interfaces_first
+
+if TYPE_CHECKING:  # Jinja takes 80 ms, and callers' side never renders
+    from jitlto.families.language import Template
+
+
+class RenderedHeaders(dict[str, bytes]):
+    """The generated headers of a combination, by name. One is rendered when it is looked up, and here from then on.
+
+    Args:
+        templates: Of all headers, by name.
+        combination: The values.
+        group: The group that has the combination.
+
+    Raises:
+        RenderError: From a look-up: the template is malformed or uses an undefined name.
+    """
+
+    def __init__(self, templates: Mapping[str, Template], combination: Mapping[str, str], group: str) -> None:
+        super().__init__()
+        self._templates, self._combination, self._group = templates, combination, group
+
+    def __missing__(self, name: str) -> bytes:
+        try:
+            self[name] = text = self._templates[name].render(self._combination)[0].encode()
+        except RenderError as error:
+            if error.code == "render-undefined":
+                error.hint = f"{error.hint}; what an interface includes is rendered for every entrypoint and group"
+            raise _in_context(error, self._combination, self._group) from None
+        return text
+
+    def used(self, name: str) -> set[str]:
+        """Return the parameters that a header depends on."""
+        return self._templates[name].used & self._combination.keys()
+
+    def locate(self, name: str, line: int) -> str:
+        """Return the place in the template of a line of a header."""
+        return self._templates[name].locate(self._combination, line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +64,9 @@ class RenderedSource:
     combination: Mapping[str, str]  # all parameters, also those outside the key
     text: str  # the rendered template
     params: tuple[str, ...]  # the kernel's declared parameters, rendered
+    headers: RenderedHeaders  # those that it may include, and are generated for it
 
     interfaces: tuple[str, ...] = ()  # the family's, in order
-    undeclared: tuple[str, ...] = ()  # the other device groups, those that have no interface
 
     @property
     def source(self) -> str:
@@ -46,6 +86,7 @@ def describe_combination(combination: Mapping[str, str]) -> str:
 
 def render_family(
     family: FamilyDeclaration,
+    reach: Callable[[RenderedSource], object] = lambda _: None,
     *,
     on_warning: Callable[[str], None] | None = None,
 ) -> Iterator[RenderedSource]:
@@ -55,6 +96,7 @@ def render_family(
 
     Args:
         family: The declaration.
+        reach: Looks up the headers that a source may include, also through others; by default none.
         on_warning: Gets what the naming convention has to say of the matrices.
 
     Raises:
@@ -66,8 +108,7 @@ def render_family(
     from jitlto.families.language import Template  # Jinja takes 80 ms, and callers' side never renders
 
     warn = on_warning or (lambda _: None)
-    families, interfaces = (family, *family.all_used().values()), family.interfaces
-    devices = [group for each in families for group in each.groups if group.role is Role.DEVICE]
+    interfaces = family.interfaces
     idle: dict[Path, set[str]] = {}  # what no group uses, by matrix
     for group in family.groups:
         if group.supplied:
@@ -76,21 +117,26 @@ def render_family(
         for warning in matrix.warnings:
             warn(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
-        undeclared = tuple(each.name for each in devices if each is not group and not each.interface)
         template = Template(group.template or family.path, group.syntax, group.params, family.templates, group.binary)
-        keys: dict[str, list[FragmentKey]] = defaultdict(list)  # by source
+        generated = {each.name: Template(each.template, each.syntax, (), each.directories) for each in family.generated}
+        keys: dict[tuple[tuple[str, str], ...], list[FragmentKey]] = defaultdict(list)
         combinations = _list_combinations(family, group, matrix, where)
         for key, combination in combinations.items():
             try:
                 text, params = template.render(combination)
+                headers = RenderedHeaders(generated, combination, group.name)
             except RenderError as error:
-                raise _in_context(error, group, combination, where) from None
-            keys[plain_text.digest(text)].append(key)
-            yield RenderedSource(key, group, combination, text, params, interfaces, undeclared)
-        _check_sources(group, keys.values(), where)
+                raise _in_context(error, combination, group.name, where) from None
+            made = RenderedSource(key, group, combination, text, params, headers, interfaces)
+            reach(made)
+            contents = {"": text} | {name: headers[name].decode() for name in sorted(headers)}
+            keys[tuple((name, plain_text.digest(each)) for name, each in contents.items())].append(key)
+            yield made
+        _check_sources(group, keys, where)
         names = {name for combination in combinations.values() for name in combination}
-        _check_used(family, group, names & template.used, where)
-        left = names.difference(template.used, group.key)
+        used = names & template.used.union(*(each.used for each in generated.values()))
+        _check_used(family, group, used, where)
+        left = names.difference(used, group.key)
         idle[group.matrix or family.path] = idle.get(group.matrix or family.path, left) & left
     for path, name in sorted((path, name) for path, names in idle.items() for name in names):
         warn(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
@@ -127,23 +173,24 @@ def _list_combinations(
     return combinations
 
 
-def _check_sources(group: GroupDeclaration, by_source: Iterable[Sequence[FragmentKey]], where: str) -> None:
+def _check_sources(group: GroupDeclaration, by_content: Mapping[Any, Sequence[FragmentKey]], where: str) -> None:
     """Check that keys have different sources, unless they differ in ``shared`` parameters alone.
 
-    Whoever asked for another value of a parameter on which no source depends would get the same kernel. Headers need no
-    comparison: all sources of a group find the same ones, and so differ by their own text alone.
+    Whoever asked for another value of a parameter on which no source depends would get the same kernel. Of headers only
+    generated ones need be compared: all sources of a group find the same others.
 
     Args:
         group: The group.
-        by_source: The keys that have one source, compared without comments and blanks.
+        by_content: The keys by their source and, by name, the generated headers that it may include.
         where: The group's table.
     """
-    for first, *others in by_source:
+    for content, (first, *others) in by_content.items():
+        generated = "".join(f" and in {name}" for name, _ in content[1:])
         for other in others:
             differing = [n for n, value in other.parameters if (n, value) not in first.parameters]
             if undeclared := [name for name in differing if name not in group.shared]:
                 names, shared = " and ".join(undeclared), json.dumps([*group.shared, *undeclared])
-                what = f"{first} and {other} have the same source: nothing in it depends on {names}"
+                what = f"{first} and {other} have the same source: nothing in it{generated} depends on {names}"
                 hint = f"use {names} in {group.source}, or remove it from key and from the matrix; "
                 hint += f"if the two are meant to be the same, declare it: shared = {shared}"
                 raise FamilyError(what, code="family-same-source", where=where, hint=hint)
@@ -170,7 +217,7 @@ def _check_used(family: FamilyDeclaration, group: GroupDeclaration, used: Collec
         raise FamilyError(what, code="family-unused-key", where=where, hint=hint)
 
 
-def _in_context(error: RenderError, group: GroupDeclaration, combination: Mapping[str, str], where: str) -> RenderError:
+def _in_context(error: RenderError, combination: Mapping[str, str], group: str, where: str = "") -> RenderError:
     described = describe_combination(combination)
-    context = f"({described})" if error.where is None else f"(group {group.name}, {described})"
+    context = f"({described})" if error.where is None else f"(group {group}, {described})"
     return RenderError(f"{error.what} {context}", code=error.code, where=error.where or where, hint=error.hint)

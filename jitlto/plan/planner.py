@@ -17,7 +17,7 @@ from jitlto.base.versions import Architecture
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.plan.configuration import LINK_MODES, normalize_configuration
 from jitlto.plan.plan import Plan, Request, SuppliedInput
-from jitlto.plan.resolve import Resolution, resolve
+from jitlto.plan.resolve import Resolution, choose_entry, resolve
 from jitlto.plan.supplied import UserSymbols
 from jitlto.record.fragment import Fragment, FragmentKey
 
@@ -184,6 +184,9 @@ class Planner(Generic[Loaded]):
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
         options = record.link.merge(link_options)
+        if callers.choices and (self._supplied or self._functions):
+            entry = choose_entry(index, self._configuration, self._entry, self._pinned)
+            callers = callers.choose(dict(entry.key.parameters))
         supplied = self._inputs(database, callers, index) if self._supplied or self._functions else []
         resolution = self._resolve(index, supplied, libraries=options.libraries)
         request = None  # a Python function cannot be recorded

@@ -93,7 +93,7 @@ def choose_entry(
             code="plan-two-entrypoints",
             hint="a plan has one",
         )
-    candidates = [f for f in named if agrees(f.key, bound)] if named else index.find_entries(group, bound)
+    candidates = [f for f in named if agrees(f.key.parameters, bound)] if named else index.find_entries(group, bound)
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
@@ -141,7 +141,8 @@ class Selection:
         libraries: Sequence[str] | None = None,
     ) -> None:
         self.index = index
-        self.configuration = configuration
+        #: With the values of the entrypoint on which the interfaces depend.
+        self.configuration = {**configuration, **{n: v for n, v in entry.key.parameters if n in index.common}}
         self.entry = entry
         #: The fragments, the entrypoint first.
         self.chosen = [entry, *(f for f in dict.fromkeys(pinned) if f.role is Role.DEVICE)]
@@ -209,7 +210,14 @@ class Selection:
         self._check_alternatives()
         needed = self.required.keys()
         check_inputs_used(self.index, supplied, needed, sorted(needed))
+        common = {name: value for name, value in self.configuration.items() if name in self.index.common}
         for fragment in pinned:
+            if not agrees(fragment.key.parameters, common):
+                raise InterfaceMismatchError(
+                    f"{fragment.key} was added, whose interfaces are not those of {self.entry.key}",
+                    code="plan-interface-mismatch-values",
+                    hint=f"add one with {', '.join(f'{name}={value}' for name, value in common.items())}",
+                )
             if fragment is not self.entry and needed.isdisjoint(symbol.name for symbol in fragment.provides):
                 raise PlanError(
                     f"{fragment.key} was added and provides nothing that the plan requires",
@@ -239,7 +247,9 @@ class Selection:
             if missing is not None and not is_opaque:
                 raise missing_provider(self.index, *self.required[missing], given, supplied)
             bound = _agreed(self.chosen)
-            agreeing = {name: [f for f in several if agrees(f.key, bound)] for name, several in self.open.items()}
+            agreeing = {
+                name: [f for f in several if agrees(f.key.parameters, bound)] for name, several in self.open.items()
+            }
             found = {name: several[0] for name, several in agreeing.items() if len(several) == 1}
             if not found:  # and no later round would decide anything
                 if is_opaque:
@@ -254,7 +264,7 @@ class Selection:
         agreed = _agreed(self.chosen) if decided else {}
         for name, (several, bound) in sorted(decided.items()):
             still = {parameter: value for parameter, value in bound.items() if parameter in agreed}
-            if len(left := [f for f in several if agrees(f.key, still)]) > 1:
+            if len(left := [f for f in several if agrees(f.key.parameters, still)]) > 1:
                 raise resolve_errors.undecided({_provide(name): left}, still, given)
 
     def _check_alternatives(self) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from jitlto.base.mangling import base_name
 from jitlto.base.versions import Architecture
-from jitlto.record.fragment import Count, Fragment, Name, Role
+from jitlto.record.fragment import Count, Fragment, Name, Role, Values, agrees
 from jitlto.record.options import LinkOptions
 from jitlto.record.tuning import TuneRecord
 
@@ -36,6 +36,18 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
     sass_registers: Count | None = None
 
 
+class InterfaceHeaders(Struct, frozen=True):
+    """Those headers of a family's interfaces that are not the same for all its fragments, for one choice of values.
+
+    Args:
+        values: Of parameters that every group of the family has in its key, by name.
+        headers: Name and text; sorted.
+    """
+
+    values: Values
+    headers: tuple[tuple[str, str], ...]
+
+
 class FamilyRecord(Struct, frozen=True, omit_defaults=True):
     """What the run side needs of a family's declaration.
 
@@ -45,10 +57,12 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
         link: Options of every link.
         architectures: The architectures of its LTO-IR, sorted.
         groups: Sorted by name.
-        headers: Name and text of the family's own headers that its interfaces include, sorted.
+        headers: Name and text of the family's own headers that its interfaces include, sorted; those that are the same
+            for all fragments.
         uses: The families whose device groups its kernels may contain, also those that these use; sorted.
         version: The author's version of what callers see; empty if none is declared.
         interfaces: The names of the interfaces in the order in which they precede every source, callers' included.
+        choices: The other headers for each choice of values of which a fragment is; empty if there are no others.
         differs: What in the interfaces means something else in callers' sources than in fragments; empty for nothing.
     """
 
@@ -62,6 +76,17 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
     version: str = ""
     interfaces: tuple[str, ...] = ()
     differs: str = ""
+    choices: tuple[InterfaceHeaders, ...] = ()
+
+    @property
+    def common(self) -> tuple[str, ...]:
+        """The parameters on which its interfaces depend: all fragments of a plan have the same values of them."""
+        return tuple(name for name, _ in self.choices[0].values) if self.choices else ()
+
+    def choose(self, values: Mapping[str, str]) -> FamilyRecord:
+        """Return the record with the headers for some values; of several choices that agree, the first counts."""
+        agreeing = (each.headers for each in self.choices if agrees(each.values, values))
+        return structs.replace(self, headers=tuple(sorted((*self.headers, *next(agreeing, ())))))
 
     def group(self, name: str) -> GroupRecord | None:
         """Return the group called ``name``, or None."""
@@ -73,7 +98,9 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
 
     def groups_declaring(self, names: Collection[str]) -> Callable[[str], tuple[GroupRecord, ...]]:
         """Return a function that tells in whose interface of some groups, and in no other's, a symbol's name occurs."""
-        texts, groups = dict(self.headers), dict[str, list[GroupRecord]]()
+        texts, groups = dict[str, str](), dict[str, list[GroupRecord]]()
+        for name, text in (*self.headers, *(header for each in self.choices for header in each.headers)):
+            texts[name] = f"{texts.get(name, '')}{text}\n"
         others = {group.interface for group in self.groups if group.name not in names}
         for group in self.groups:
             if group.interface and group.interface not in others:

@@ -58,6 +58,8 @@ BINARY = "binary"
 UNKNOWN = "?"
 #: What an image holds, and for which architecture.
 ImageForm: TypeAlias = "tuple[ImageKind, Architecture]"
+#: Values of parameters, sorted by name.
+Values: TypeAlias = "tuple[tuple[Name, str], ...]"
 
 
 class SymbolKind(StrEnum):
@@ -81,7 +83,7 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
 
     family: Name
     group: Name
-    parameters: tuple[tuple[Name, str], ...] = ()
+    parameters: Values = ()
 
     @classmethod
     def make(cls, family: str, group: str, parameters: Mapping[str, str]) -> FragmentKey:
@@ -210,9 +212,9 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def agrees(key: FragmentKey, configuration: Mapping[str, str]) -> bool:
-    """Return whether no parameter of a key contradicts a configuration; parameters that it does not name are free."""
-    return all(configuration.get(name, value) == value for name, value in key.parameters)
+def agrees(parameters: Values, configuration: Mapping[str, str]) -> bool:
+    """Return whether no parameter contradicts a configuration; parameters that it does not name are free."""
+    return all(configuration.get(name, value) == value for name, value in parameters)
 
 
 def sorted_values(several: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple[str, ...]]:

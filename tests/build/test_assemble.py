@@ -13,7 +13,7 @@ from jitlto.build.assemble import assemble
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.nvrtc import Compiler
 from jitlto.families.declaration import GroupDeclaration
-from jitlto.families.templates import RenderedSource
+from jitlto.families.templates import RenderedHeaders, RenderedSource
 from jitlto.record.fragment import Fragment, FragmentKey, ImageKind, Parameter, Role
 from jitlto.record.headers import Source
 from tests.support.compiled import forms
@@ -36,7 +36,10 @@ def make(
     entry: str | None = None,
 ) -> tuple[Fragment, dict[str, bytes]]:
     group = GroupDeclaration("g", role, (), None, template=Path("g.cu.jinja"), params=params, entry=entry)
-    return assemble(RenderedSource(FragmentKey("f", "g"), group, {"a": "1"}, text, params), compile_text(text))
+    return assemble(
+        RenderedSource(FragmentKey("f", "g"), group, {"a": "1"}, text, params, RenderedHeaders({}, {}, "g")),
+        compile_text(text),
+    )
 
 
 def refuse(code: str, text: str, *names: str, params: tuple[str, ...] = ()) -> None:

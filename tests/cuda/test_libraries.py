@@ -86,6 +86,46 @@ def test_the_first_launchers_of_many_threads_all_get_the_same_answer(mini_path: 
     assert output_of(LAUNCHERS, mini_path, seconds=120) == "60 1\n"
 
 
+# An initialiser that waits until another thread of Python, which has seen it begin, makes a file.
+WAITING = """
+#include <fcntl.h>
+#include <unistd.h>
+int was_made;
+__attribute__((constructor)) static void wait(void) {
+    close(open("begun", O_CREAT | O_WRONLY, 0600));
+    for (int i = 0; i < 10000 && !was_made; i++) { usleep(1000); was_made = !access("made", F_OK); }
+}
+"""
+LOADED_SOON = """
+import ctypes, os, time
+from jitlto.cuda import libraries
+libraries.FILES["nvJitLink"] = ("waiting/waiting.so",)
+libraries.load_soon("nvJitLink")
+while not os.path.exists("begun"):
+    time.sleep(0.001)
+open("made", "w").close()
+loaded = libraries.load("nvJitLink")
+print(loaded.path, loaded.is_foreign, ctypes.c_int.in_dll(ctypes.CDLL(loaded.path), "was_made").value)
+"""
+
+
+def test_other_threads_run_while_one_loads_a_library(tmp_path: Path) -> None:
+    library = tmp_path / "nvidia/waiting/waiting.so"
+    compile_library(library, WAITING)
+    variables = {"PYTHONPATH": os.pathsep.join(map(str, (tmp_path, ROOT)))}
+    assert output_of(LOADED_SOON, cwd=tmp_path, seconds=60, **variables) == f"{library} False 1\n"
+
+
+def compile_library(path: Path, text: str, *flags: str) -> None:
+    """Make a shared library from C; skips where there is no C compiler."""
+    if shutil.which(compiler()) is None:
+        pytest.skip(f"there is no C compiler ({compiler()})")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source = path.with_name(f"{path.name}.c")
+    source.write_text(text)
+    subprocess.run([compiler(), "-shared", "-fPIC", *flags, "-o", path, source], check=True)
+
+
 def bare(directory: Path) -> Path:
     """The Python of an environment without packages, as pip's isolated builds have."""
     venv.create(directory, symlinks=True)
@@ -151,16 +191,11 @@ print(json.dumps([toolkit.nvrtc_version(), load_nvidia_dynamic_lib("nvrtc").abs_
 
 @pytest.mark.slow
 def test_of_two_cuda_majors_the_one_that_comes_first_is_used(tmp_path: Path) -> None:
-    if shutil.which(compiler()) is None:
-        pytest.skip(f"there is no C compiler ({compiler()})")
     places, here = packages(), toolkit.nvrtc_version()
     other = {12: 13, 13: 12}[here.major]
     (file,) = (each for each in libraries.FILES["nvrtc"] if each.endswith(str(other)))
     library = tmp_path / "packages" / "nvidia" / file
-    library.parent.mkdir(parents=True)
-    (tmp_path / "nvrtc.c").write_text(LIBRARY % other)
-    soname = f"-Wl,-soname,{library.name}"
-    subprocess.run([compiler(), "-shared", "-fPIC", soname, "-o", library, tmp_path / "nvrtc.c"], check=True)
+    compile_library(library, LIBRARY % other, f"-Wl,-soname,{library.name}")
     interpreter = bare(tmp_path / "venv")
     assert printed_by(interpreter, WHICH, tmp_path / "packages", *places) == [[other, 7], str(library)]
     version, path = printed_by(interpreter, WHICH, *places, tmp_path / "packages")

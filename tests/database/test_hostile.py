@@ -292,7 +292,7 @@ def test_index_rows_that_lie_lead_to_no_fragment_that_does_not_fit(
                     database.verify()
             if isinstance(found, Resolution):
                 assert found.entry.role is Role.ENTRYPOINT
-                assert all(known[f.key] == f and agrees(f.key, configuration) for f in found.fragments)
+                assert all(known[f.key] == f and agrees(f.key.parameters, configuration) for f in found.fragments)
                 provided = [symbol.name for fragment in found.device for symbol in fragment.provides]
                 assert provided == [symbol.name for symbol in found.entry.requires]
 

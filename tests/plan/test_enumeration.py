@@ -101,7 +101,9 @@ def families(draw: st.DrawFn) -> list[Fragment]:
 
 def is_mixed(found: Kernel) -> bool:
     return not all(
-        agrees(a.key, dict(b.key.parameters)) for a in found.resolution.fragments for b in found.resolution.fragments
+        agrees(a.key.parameters, dict(b.key.parameters))
+        for a in found.resolution.fragments
+        for b in found.resolution.fragments
     )
 
 

@@ -30,7 +30,7 @@ class WholeIndex(Index):
     """The same look-ups by comparing every fragment: the judge of those that read a database."""
 
     def __init__(self, fragments: Sequence[Fragment]) -> None:
-        self._all, self.libraries = fragments, ()
+        self._all, self.libraries, self.common = fragments, (), ()
         self._read_all, self._fragments = (lambda: fragments), {}
 
     def requires(self, symbol: str) -> bool:
@@ -49,7 +49,7 @@ class WholeIndex(Index):
         return {name for key in self.provider_keys(symbol) for name, _ in key.parameters}
 
     def find_entries(self, group: str | None, configuration: Mapping[str, str]) -> list[Fragment]:
-        return [f for f in self.entrypoints if group in (None, f.key.group) and agrees(f.key, configuration)]
+        return [f for f in self.entrypoints if group in (None, f.key.group) and agrees(f.key.parameters, configuration)]
 
     def find_providers(self, symbol: str, configuration: Mapping[str, str]) -> list[Fragment]:
-        return [f for f in self.providers.get(symbol, ()) if agrees(f.key, configuration)]
+        return [f for f in self.providers.get(symbol, ()) if agrees(f.key.parameters, configuration)]

@@ -15,7 +15,8 @@ from jitlto.base.cached import cached_property
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile.compiler import Toolchain
 from jitlto.compile.headers import HeaderSearch
-from jitlto.record.fragment import ImageForm
+from jitlto.families.templates import RenderedHeaders
+from jitlto.record.fragment import ImageForm, Values
 from jitlto.record.headers import Source, interfaces_first
 
 #: Increment when the same inputs may give a different compiled source or be refused, or when the format of entries
@@ -41,11 +42,13 @@ class CompileConfig:
     candidates: tuple[Architecture, ...] = ()
     linker: Version | None = None  # nvJitLink, by which code is compared, if there are candidates
     cubin_options: tuple[str, ...] = ()  # for cubins alone
+    generated: RenderedHeaders | None = None  # of the interfaces, and perhaps others
+    values: Values = ()  # of the parameters on which the interfaces depend
     _states: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def own_closure(self, source: str) -> Source:
-        """The source with those headers of the family that it can reach."""
-        return self.own.closure(source.encode())
+    def own_closure(self, source: str, headers: RenderedHeaders | None = None) -> Source:
+        """The source with those headers of the family that it can reach, by default those of the interfaces."""
+        return self.own.closure(source.encode(), self.generated if headers is None else headers)
 
     @property
     def every_option(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """What a build asks of the scheduler: a rendered source, compiled in one way."""
 
+import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,6 +15,9 @@ from jitlto.compile.signatures import find_parameters
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey
 from jitlto.record.headers import Source, split_leading_includes
+
+# A place, at the begin of a compiler's message.
+_PLACE = re.compile(r"^(?P<name>.+?)\((?P<line>\d+)\)(?=: )", re.M)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +36,7 @@ class CompileRequest:
     @property
     def head(self) -> Hashable:
         """Its leading includes, and how they are compiled: what compilers need to read once for equal ones."""
-        return self.config, _leading_includes(self.rendered.source)
+        return self.config, _leading_includes(self.rendered.source), *self.rendered.headers.items()
 
     @cached_property
     def closure(self) -> Source:
@@ -43,7 +47,7 @@ class CompileRequest:
         """
         rendered = self.rendered
         try:
-            return self.config.search.closure(rendered.source.encode())
+            return self.config.search.closure(rendered.source.encode(), rendered.headers)
         except JitltoError as error:
             name_source(error, rendered.origin, len(rendered.interfaces) + 1 if rendered.interfaces else 0)
             raise
@@ -56,7 +60,7 @@ class CompileRequest:
     @property
     def own_closure(self) -> Source:
         """The source with those headers of the family that it can reach."""
-        return self.config.own_closure(self.rendered.source)
+        return self.config.own_closure(self.rendered.source, self.rendered.headers)
 
     def name_parameters(self, compiled: CompiledSource) -> CompiledSource:
         """The compiled source with what its text tells of kernels: parameters' names, and types of ``extern "C"``."""
@@ -82,9 +86,15 @@ class CompileRequest:
         """Add template, combination and source lines to an error of its compile."""
         rendered = self.rendered
         if isinstance(error, CompileError):
+            error.log = _PLACE.sub(self._locate, error.log)
             return diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
         error.where = error.where or rendered.origin
         return error
+
+    def _locate(self, match: re.Match[str]) -> str:
+        """Name the template and its line where a compiler names a generated header."""
+        headers, name = self.rendered.headers, match["name"]
+        return headers.locate(name, int(match["line"])) if name in headers else match[0]
 
 
 @lru_cache(maxsize=4096)

@@ -54,7 +54,7 @@ def small_family(
         combinations = [
             dict(item.combination)
             for item in rendered(name).values()
-            if item.key.group == group.name and any(agrees(item.key, wanted) for wanted in configurations)
+            if item.key.group == group.name and any(agrees(item.key.parameters, wanted) for wanted in configurations)
         ]
         matrix = directory / f"{group.name}.json"
         # A group without parameters has the empty combination.
