@@ -59,23 +59,23 @@ class BinaryFile(NamedTuple):
 
 def assemble_binaries(
     binaries: Iterable[BinaryFile],
-    fragments: Sequence[Fragment],
+    fragments: list[Fragment],
+    blobs: dict[str, bytes],
     records: Mapping[str, FamilyRecord],
     store: CacheDir | None,
-) -> tuple[list[Fragment], dict[str, bytes]]:
-    """Return the fragments of files, and the bytes of their images by SHA-256.
+) -> None:
+    """Add the fragments of files to the others of a build, and sort all by key.
 
     Args:
         binaries: Those of the families.
-        fragments: All others of the build.
+        fragments: All others, which are added to.
+        blobs: The bytes of their images by SHA-256, likewise.
         records: The families.
         store: The user's cache, if any.
 
     Raises:
         BuildError: A file is of another kind, cannot be read, or lacks what its group's interface declares.
     """
-    made: list[Fragment] = []
-    blobs: dict[str, bytes] = {}
     required = {symbol.name: (symbol, fragment.key) for fragment in fragments for symbol in fragment.requires}
     wanted = [required[name][0] for name in sorted(required)]
     for rendered, data, _ in binaries:
@@ -89,15 +89,15 @@ def assemble_binaries(
             sha, its_isa = hashlib.sha256(image).hexdigest(), isa if kind is ImageKind.PTX else None
             images.append(Image(kind, architecture, sha, len(image), BINARY, nvjitlink.version(), its_isa))
             blobs[sha] = image
-        made.append(Fragment(rendered.key, Role.DEVICE, "", (), provides, requires, tuple(sorted(images))))
-    provided = {symbol.name for fragment in (*fragments, *made) for symbol in fragment.provides}
+        fragments.append(Fragment(rendered.key, Role.DEVICE, "", (), provides, requires, tuple(sorted(images))))
+    fragments.sort(key=lambda fragment: fragment.key)
+    provided = {symbol.name for fragment in fragments for symbol in fragment.provides}
     for rendered, *_ in binaries:
         declaring = records[rendered.key.family].groups_declaring([rendered.key.group])
         for name, (_, key) in required.items():
             if name not in provided and declaring(name):
                 what = f"does not define {demangle(name)}, which {rendered.group.interface} declares and {key} requires"
                 raise _error(rendered, what, "missing", "compile it into the file, with exactly these types")
-    return made, blobs
 
 
 def join(one: Fragment, other: Fragment | None) -> Fragment | None:

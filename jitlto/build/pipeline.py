@@ -116,17 +116,13 @@ def build(
         scheduler.run(_announce(sources, shard, observer))
         if scheduler.failures:
             raise _explain_all(scheduler, compiler)
-        more, images = assemble_binaries(sources.binaries, fragments, sources.records, cache.store if cache else None)
-        fragments += more
-        blobs |= images
-        proofs = Proofs(cache.store if cache else None)
-        keys = [*scheduler.keys, *((file.rendered.key.text, file.sha256) for file in sources.binaries)]
-        known = proofs.key("interfaces", repr(sources.records), keys)
+        proofs = Proofs(store := cache.store if cache else None)
+        assemble_binaries(sources.binaries, fragments, blobs, sources.records, store)
+        known = proofs.key("interfaces", repr(sources.records), scheduler.keys, [f.sha256 for f in sources.binaries])
         own, is_known = {f.name: f.own_interfaces for f in sources.families}, proofs.has(known) and not shard
         interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, own)
         sources.check_settings()
         observer.phase("check")
-        fragments.sort(key=lambda fragment: fragment.key)
         advice, records = [*sources.advice, *sources.unknown_defaults()], [*sources.records.values()]
         part = _part(shard, sources, interfaces, advice) if shard and interfaces else None
 
