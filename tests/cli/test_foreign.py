@@ -1,14 +1,17 @@
 """`jitlto import cmake`: a foreign library comes over by one command."""
 
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
+from jitlto.base.errors import CompileError
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.runtime.family import KernelFamily
 from tests.support.commands import fails, jitlto, succeeds
+from tests.support.errors import raises
 from tests.support.foreign import MOVING, TREE
 
 CALL = "generate_jit_lto_kernels(f NAME_FORMAT k MATRIX_JSON_STRING {} KERNEL_INPUT_FILE k.cu.in)\n"
@@ -68,15 +71,22 @@ def test_three_commands_without_flags_move_a_tree_over(
         monkeypatch.setattr(toolkit, "find_binary", lambda _: None)
     elif toolkit.find_binary("nvcc") is None:
         pytest.skip("nvcc is not installed")
-    monkeypatch.setenv("CMAKE_PREFIX_PATH", str(MOVING / "installed"))
-    done = jitlto("import", "cmake", MOVING / "cpp" / "CMakeLists.txt", "-o", tmp_path / "fragments", cwd=tmp_path)
+    tree = shutil.copytree(MOVING, tmp_path / "tree")
+    declared = tree / "apply" / "family.toml"
+    declared.write_text(declared.read_text().replace('"nvrtc"', f'"{toolchain}"'))
+    monkeypatch.setenv("CMAKE_PREFIX_PATH", str(tree / "installed"))
+    done = jitlto("import", "cmake", "tree/cpp/CMakeLists.txt", "-o", "fragments", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert ("option --extended-lambda: left out" in done.stderr) == (toolchain == "nvrtc")
     _, _, command = done.stdout.partition("build them: jitlto ")
-    succeeds(*shlex.split(command), cwd=tmp_path)
+    succeeds(*shlex.split(command), "tree/apply", cwd=tmp_path)
     succeeds("check", "kernels.fragdb", cwd=tmp_path)
     with FragmentDatabase(tmp_path / "kernels.fragdb") as database:
-        kernels = {name: len(list(KernelFamily(name, database).configurations())) for name in database.families}
+        families = {name: KernelFamily(name, database) for name in database.families}
+        kernels = {name: len(list(family.configurations())) for name, family in families.items()}
         made = {image.toolchain for fragment in database.fragments() for image in fragment.images}
-    assert made == {toolchain}
-    assert kernels == {"common": 0, "count": 4, "fill": 4, "rescale": 2}
+        assert made == {toolchain}
+        planner = families["apply"].planner(data_type="int", unroll=4)
+        with raises(CompileError, None, "udf.cuh:2"):
+            planner.add_source('extern "C" __device__ float udf(float a) { return a; }').plan(arch="sm_90")
+    assert kernels == {"apply": 4, "common": 0, "count": 4, "fill": 4, "rescale": 2}
