@@ -158,7 +158,15 @@ class ArchitectureError(LinkError, code="link-architecture"):
 
 
 class UnresolvedSymbolError(LinkError, code="link-unresolved"):
-    """A linked kernel refers to a symbol that no input defines."""
+    """A linked kernel refers to symbols that no input defines.
+
+    Args:
+        symbols: Their names, mangled and sorted.
+    """
+
+    def __init__(self, what: str, *, symbols: tuple[str, ...] = (), **rest: str | None) -> None:
+        super().__init__(what, **rest)  # type: ignore[arg-type]
+        self.symbols = symbols
 
 
 class NotCachedError(JitltoError, code="not-cached"):

@@ -81,7 +81,7 @@ def check_settings(
             theirs = callers(family, like)
             if theirs is not None and (error := _find_dependence(family, alike | {theirs: _CALLERS})):
                 every = (family, *family.all_used().values())
-                if any(group.template is None for each in every for group in each.groups):
+                if any(group.supplied for each in every for group in each.groups):
                     raise error
                 found[family.name] = error.what
     return found

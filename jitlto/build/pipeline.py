@@ -15,6 +15,7 @@ from jitlto.base.errors import BuildError, CompileError, JitltoError
 from jitlto.base.text import check_type, format_bytes, pluralize
 from jitlto.build import proof, shards
 from jitlto.build.assemble import assemble
+from jitlto.build.binaries import assemble_binaries
 from jitlto.build.cache.cache import Cache, CacheUse
 from jitlto.build.execution import transport
 from jitlto.build.execution.events import NO_OBSERVER, Observer
@@ -115,13 +116,13 @@ def build(
         scheduler.run(_announce(sources, shard, observer))
         if scheduler.failures:
             raise _explain_all(scheduler, compiler)
-        proofs = Proofs(cache.store if cache else None)
-        known = proofs.key("interfaces", repr(sources.records), scheduler.keys)
+        proofs = Proofs(store := cache.store if cache else None)
+        assemble_binaries(sources.binaries, fragments, blobs, sources.records, store)
+        known = proofs.key("interfaces", repr(sources.records), scheduler.keys, [f.sha256 for f in sources.binaries])
         own, is_known = {f.name: f.own_interfaces for f in sources.families}, proofs.has(known) and not shard
         interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, own)
         sources.check_settings()
         observer.phase("check")
-        fragments.sort(key=lambda fragment: fragment.key)
         advice, records = [*sources.advice, *sources.unknown_defaults()], [*sources.records.values()]
         part = _part(shard, sources, interfaces, advice) if shard and interfaces else None
 
@@ -159,10 +160,10 @@ def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], 
 
 
 def _part(shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: list[str]) -> PartRecord:
+    contents = shards.digest_sources(sources.requests)
+    contents |= {file.rendered.key: file.sha256 for file in sources.binaries}
     toolchains = {r.key.family: r.config.toolchain.identify(r.config.images) for r in sources.requests}
-    return shards.make_part_record(
-        shard, shards.digest_sources(sources.requests), interfaces.faults(), toolchains, advice
-    )
+    return shards.make_part_record(shard, contents, interfaces.faults(), toolchains, advice)
 
 
 def _finish(cache: Cache | None, scheduler: Scheduler, begin: float) -> CacheUse:

@@ -14,6 +14,7 @@ from jitlto.base.errors import BuildError, FamilyError, ToolchainError
 from jitlto.base.mangling import base_name
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
+from jitlto.build.binaries import BinaryFile
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_settings import check_settings
@@ -48,6 +49,7 @@ class RenderedFamilies:
     Attributes:
         families: Those, and behind them those that they use.
         rendered: The requests so far, in order.
+        binaries: The files of groups with a binary, so far.
         advice: Warnings about the matrices so far.
         records: The record of each family, by name.
 
@@ -61,6 +63,7 @@ class RenderedFamilies:
             check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
         self.families = with_used(families)
         self.rendered: list[CompileRequest] = []
+        self.binaries: list[BinaryFile] = []
         self.advice: list[str] = []
         self._files: dict[str, bytes] = {}
         self.records = {family.name: family_record(family, self._files) for family in self.families}
@@ -88,6 +91,9 @@ class RenderedFamilies:
         requests = []
         for each in rendered:
             group = each.group
+            if group.binary:
+                self.binaries.append(BinaryFile.read(each))
+                continue
             how = family.compiler_options(group), group.architectures, family.cubin_options(group)
             config = configs(*how)
             if family.link.tiered and _names_architectures(config, each):
@@ -145,7 +151,8 @@ class RenderedFamilies:
 
     def show(self, key: FragmentKey, symbol: str) -> str:
         """Return how the interfaces and the source of a fragment declare a symbol, for the end of a message."""
-        request = self._by_key[key]
+        if (request := self._by_key.get(key)) is None:  # a binary
+            return ""
         own = own_texts(request.rendered, request.config)
         return show_sides(base_name(symbol), interface_texts(request.config), own)
 
@@ -285,8 +292,7 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
         raise FamilyError(what, code="family-interface", where=str(family.path), hint=hint) from None
     common = set.intersection(*texts.values())
     groups = [
-        GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.tune, g.sass_registers)
-        for g in family.groups
+        GroupRecord(g.name, g.role, g.key, g.interface, g.supplied, g.tune, g.sass_registers) for g in family.groups
     ]
     return FamilyRecord(
         family.name,

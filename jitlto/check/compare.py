@@ -13,11 +13,12 @@ from jitlto.check.covering_array import choose_cover
 from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_link_for, linkable_architectures
-from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.cuda.nvjitlink import stored_input
 from jitlto.link.definitions import CONFLICT, ConflictSearch
 from jitlto.link.parallel import default_workers
 from jitlto.plan.enumeration import Kernel
 from jitlto.plan.user_code.inputs import make_stub
+from jitlto.record.fragment import BINARY, ImageKind
 from jitlto.runtime.family import KernelFamily
 
 _MANY = 8  # inputs of a comparison that uses all cores by itself
@@ -40,13 +41,15 @@ def compare_family(
         return [], [Finding(Kind.UNCOMPARED, message, reason.hint, family.name, code=reason.code)], None
     # For each architecture that fragments were compiled for, one as close to it as the linker allows.
     able, known = partial(can_link_for, linker), [Architecture(number) for number in linkable_architectures(linker)]
-    wanted = family.record.architectures
+    binaries = (i for f in family.database.planned(family.name)[1] for i in f.images if i.toolchain == BINARY)
+    wanted = {*family.record.architectures, *(image.architecture for image in binaries)}
     found = (a if able(a) else next((b for b in known if b.number >= a.number and not a.suffix), None) for a in wanted)
     targets = sorted({target for target in found if target is not None})
     chosen = [kernel for kernel in choose_kernels(proof.kernels) if kernel.resolution.device]
     members = [sorted(fragment.key.text for fragment in kernel.resolution.fragments) for kernel in chosen]
     pairs = {pair for keys in members for pair in combinations(keys, 2)}
-    jobs = [LinkJob.make(family, kernel, target) for target in targets for kernel in chosen]
+    every = (LinkJob.make(family, kernel, target) for target in targets for kernel in chosen)
+    jobs = [job for job in every if job.has_images()]  # a binary may be for fewer architectures
     failures = []
     for job, error in work.do(partial(_compare, family), jobs, "comparison")[0]:
         if isinstance(error, ToolchainError):
@@ -65,12 +68,10 @@ def choose_kernels(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _compare(family: KernelFamily, job: LinkJob) -> None:
-    plan, fragments = job.plan, job.plan.fragments
-    inputs = [
-        LinkInput(InputKind.FATBIN, plan.database.read(image), fragment.key.text)
-        for fragment, image in zip(fragments, plan.images, strict=True)
-    ]
+    plan = job.plan
+    pairs = [pair for pair in zip(plan.fragments, plan.images, strict=True) if pair[1].kind is ImageKind.LTOIR]
+    inputs = [stored_input(plan.database.read(image), fragment.key.text) for fragment, image in pairs]
     store, workers = family.session.kernel_cache.store, default_workers() if len(inputs) > _MANY else 1
-    provided, target = [f.provides for f in fragments], plan.target
+    provided, target = [f.provides for f, _ in pairs], plan.target
     if error := ConflictSearch(inputs, provided, target, plan.options, store, workers).find():
         raise error

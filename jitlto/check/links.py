@@ -12,7 +12,7 @@ from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, Kind, link_failure
 from jitlto.build.proofs import Proofs
 from jitlto.cuda import nvjitlink
-from jitlto.cuda.compatibility import can_read, select_image
+from jitlto.cuda.compatibility import can_read, linked_kind, select_image
 from jitlto.link.parallel import run_parallel
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.enumeration import Kernel
@@ -174,9 +174,10 @@ def require_readable(fragments: Iterable[Fragment], where: str) -> None:
     """
     linker = nvjitlink.version()
     for fragment in fragments:
-        if not any(can_read(image, linker) for image in fragment.images_of(ImageKind.LTOIR)):
+        kind = linked_kind(fragment, ImageKind.LTOIR)
+        if not any(can_read(image, linker) for image in fragment.images_of(kind)):
             try:
-                select_image(fragment, ImageKind.LTOIR, Architecture(75), linker)
+                select_image(fragment, kind, Architecture(75), linker)
             except VersionError as error:
                 error.where = where
                 raise nvjitlink.name_loaded(error, linker) from None

@@ -1,10 +1,15 @@
 """The files that building a family may read."""
 
+import re
+from glob import glob
 from pathlib import Path
 
 from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.source_files import walk_sources
 from jitlto.families.declaration import FamilyDeclaration
+
+# Of names of binaries.
+_PLACEHOLDER = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|@\w+@")
 
 
 def family_files(family: FamilyDeclaration, *, thorough: bool = False) -> list[Path]:
@@ -20,6 +25,8 @@ def family_files(family: FamilyDeclaration, *, thorough: bool = False) -> list[P
     templates |= {header.template for header in family.generated}
     folders = {*family.include, *family.templates, *(each.parent for each in templates)}
     found = {family.path, *(group.matrix for group in family.groups if group.matrix)}
+    patterns = [_PLACEHOLDER.sub("*", group.binary) for group in family.groups if group.binary]
+    found.update(Path(path) for pattern in patterns for path in glob(pattern))  # noqa: PTH207 - of any directory
     found.update(walk_sources(sorted(folders), thorough=thorough))
     search = HeaderSearch(family.include)
     included = {name for path in sorted(found) for name in search.closure(path.read_bytes()).headers}

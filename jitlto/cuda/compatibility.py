@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from jitlto.base.errors import ArchitectureError, VersionError
 from jitlto.base.versions import Architecture, Version
-from jitlto.record.fragment import Fragment, Image, ImageKind
+from jitlto.record.fragment import BINARY, Fragment, Image, ImageKind
 
 
 class LinkTarget(Struct, frozen=True):
@@ -160,7 +160,14 @@ def select_images(fragments: Iterable[Fragment], target: LinkTarget) -> tuple[Im
         VersionError, ArchitectureError: As :func:`select_image`.
     """
     kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind(target.link_mode)
-    return tuple(select_image(each, kind, target.architecture, target.nvjitlink) for each in fragments)
+    kinds = ((each, linked_kind(each, kind)) for each in fragments)
+    return tuple(select_image(each, its, target.architecture, target.nvjitlink) for each, its in kinds)
+
+
+def linked_kind(fragment: Fragment, kind: ImageKind) -> ImageKind:
+    """Return which kind of images is linked of a fragment beside a kind of others: of a binary, perhaps another."""
+    held = {image.kind for image in fragment.images if image.toolchain == BINARY}
+    return kind if not held or kind in (*held, ImageKind.SASS) else min(held - {ImageKind.LTOIR}, default=kind)
 
 
 def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Version) -> Image:

@@ -14,7 +14,8 @@ from jitlto.record.fragment import ImageKind
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _HEADER = struct.Struct("<4sxxHQ")
-_ENTRY = struct.Struct("<HxxIQ12xI10xB5x")  # its kind, the sizes of its header and content, its architecture, flags
+# Its kind, the sizes of its header and content, its version (minor, major), its architecture, flags.
+_ENTRY = struct.Struct("<HxxIQ8xHHI10xB5x")
 _SPECIFIC, _FAMILY = 0x10, 0x20  # of the third byte of an entry's flags: code for sm_90a, sm_100f
 
 
@@ -94,14 +95,21 @@ def is_whole(data: bytes) -> bool:
 
 def list_images(data: bytes) -> list[FatbinImage]:
     """Return the images of a fatbin as far as its entries have the form that nvFatbin and nvcc write; else none."""
-    images: list[FatbinImage] = []
+    return [image for image, *_ in split(data)]
+
+
+def split(data: bytes) -> list[tuple[FatbinImage, Version, bytes]]:
+    """Return the same, each with its version, of PTX that of the ISA, and a fatbin of it alone."""
+    images: list[tuple[FatbinImage, Version, bytes]] = []
     if not is_whole(data):
         return images
-    _, at, _ = _HEADER.unpack_from(data)
+    _, first, _ = _HEADER.unpack_from(data)
+    at = first
     while at + _ENTRY.size <= len(data):
-        kind, header, size, number, flags = _ENTRY.unpack_from(data, at)
+        kind, header, size, minor, major, number, flags = _ENTRY.unpack_from(data, at)
         suffix = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
-        images.append(FatbinImage(kind, Architecture(number, suffix)))
+        alone = data[:8] + struct.pack("<Q", header + size) + data[16:first] + data[at : at + header + size]
+        images.append((FatbinImage(kind, Architecture(number, suffix)), Version(major, minor), alone))
         if header + size == 0:
             break
         at += header + size

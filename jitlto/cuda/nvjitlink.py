@@ -53,6 +53,11 @@ class LinkInput(Struct, frozen=True):
     has_inline: bool = True
 
 
+def stored_input(data: bytes, name: str) -> LinkInput:
+    """Return an image of a database as an input: a fatbin, or an archive of them."""
+    return LinkInput(InputKind.LIBRARY if data.startswith(ARCHIVE) else InputKind.FATBIN, data, name)
+
+
 class Linked(Struct, frozen=True):
     """Output of a link: a cubin or PTX, and nvJitLink's info log."""
 
@@ -61,6 +66,8 @@ class Linked(Struct, frozen=True):
 
 
 _UNRESOLVED = r"Unresolved extern (?:function|variable) '([^']+)'|Undefined reference to '([^']+)'(?: in '([^']*)')?"
+#: How an archive begins.
+ARCHIVE = b"!<arch>\n"
 _LETTERS = ord("~") - ord("!")
 _LETTER = r"(?m)(?<= in ')[!-}](?=')|^[!-}](?=: link error)|(?<=bad input: )[!-}]$"
 _DUPLICATE = r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'"
@@ -231,13 +238,14 @@ def _check_log(log: str) -> None:
 
 
 def _check_none_undefined(names: Iterable[str], log: str) -> None:
-    missing = sorted(set(names))
+    missing = tuple(sorted(set(names)))
     if missing:
         hint = next(
             filter(None, map(missing_symbol_hint, missing)), "add the fragment, source or library that defines it"
         )
         raise UnresolvedSymbolError(
             f"undefined in all inputs of the link: {', '.join(map(demangle, missing))}",
+            symbols=missing,
             log=log,
             hint=hint,
         )

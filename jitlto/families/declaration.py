@@ -41,12 +41,23 @@ class GroupDeclaration:
     shared: tuple[str, ...] = ()  # key parameters whose values may have the same source
     matrix: Path | None = None  # as the template None for a device group that callers supply at run time
     template: Path | None = None
+    binary: str | None = None  # the path of a compiled file in place of a template, with placeholders
     params: tuple[str, ...] = ()  # of the kernel, ``type name`` each, with placeholders
     entry: str | None = None  # the C++ name of the kernel, bare of namespaces and arguments, if a source has several
     options: tuple[str, ...] = ()  # of the compiler, after the family's
     architectures: tuple[Architecture, ...] = ()  # of its LTO-IR beside the family's, sorted
     sass_registers: int | None = None  # most that a thread of its cubins may use
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
+
+    @property
+    def supplied(self) -> bool:
+        """Whether callers supply its functions at run time."""
+        return self.template is None and self.binary is None
+
+    @property
+    def source(self) -> str:
+        """The template or binary, for messages."""
+        return str(self.template or self.binary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +261,14 @@ class _SuppliedTable(_GroupTable, kw_only=True):
     supplied: bool
 
 
+class _BinaryTable(_GroupTable, kw_only=True):
+    """A device group of files that were compiled elsewhere."""
+
+    binary: str
+    matrix: str | None = None
+    syntax: Literal["jinja", "cmake"] | None = None
+
+
 class _DeviceTable(_GroupTable, kw_only=True):
     matrix: str
     template: str
@@ -421,14 +440,17 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable, templates: Sequen
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
-    is_supplied = role is Role.DEVICE and table.values.get("supplied") is True
-    if is_supplied and not table.values.get("interface"):
-        hint = "name the header that declares what callers supply"
-        raise table.error("missing key 'interface'", hint, case="missing-key")
-    if role is Role.DEVICE and not is_supplied and "template" not in table.values:
-        hint = "write matrix and template; or, for a group that callers supply at run time, supplied = true"
+    kind: type[_GroupTable] = _DeviceTable if role is Role.DEVICE else _EntrypointTable
+    if role is Role.DEVICE and "binary" in table.values:
+        kind = _BinaryTable
+    elif role is Role.DEVICE and table.values.get("supplied") is True:
+        kind = _SuppliedTable
+    elif role is Role.DEVICE and "template" not in table.values:
+        hint = "write matrix and template; binary, for a compiled file; or supplied = true, for what callers supply"
         raise table.error("missing key 'template'", hint, case="missing-key")
-    kind = _SuppliedTable if is_supplied else _EntrypointTable if role is Role.ENTRYPOINT else _DeviceTable
+    if kind in (_BinaryTable, _SuppliedTable) and not table.values.get("interface"):
+        hint = "name the header that declares what callers or the file define"
+        raise table.error("missing key 'interface'", hint, case="missing-key")
     given = table.decode(kind)
     _check_key(table, given.key, given.shared)
     interface, rendered = _interface(table, given.interface), None
@@ -436,6 +458,10 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable, templates: Sequen
         rendered = _find_file(table, "interface", interface, "templates", templates)
         interface = interface.removesuffix(_TEMPLATE)
     group = GroupDeclaration(name, role, given.key, interface, rendered, family.syntax, given.shared)
+    if isinstance(given, _BinaryTable):
+        matrix = _find_file(table, "matrix", given.matrix, "matrices") if given.matrix else None
+        binary = os.path.normpath(table.path.parent / given.binary)
+        group = replace(group, matrix=matrix, binary=binary, syntax=given.syntax or family.syntax)
     if isinstance(given, _DeviceTable):
         _check_options(table, given.options)
         _check_registers(table, family)

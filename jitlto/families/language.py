@@ -31,9 +31,18 @@ class Template:
         syntax: ``jinja`` or ``cmake``.
         params: The entries.
         directories: Where templates that it names are searched behind its own directory.
+        text: In place of the file's.
     """
 
-    def __init__(self, path: Path, syntax: str, params: Sequence[str] = (), directories: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        syntax: str,
+        params: Sequence[str] = (),
+        directories: Sequence[Path] = (),
+        text: str | None = None,
+    ) -> None:
+        self._text = text
         self._path, self._params, self._directories = path, params, (path.parent, *directories)
         #: The names that were looked up.
         self.used: set[str] = set()
@@ -75,6 +84,7 @@ class Template:
         return text
 
     def _make(self, entry: str | None) -> jinja2.Template | _CMakeTemplate:
+        entry = self._text if entry is None else entry
         if self._environment is None:
             return _CMakeTemplate(self._path.read_text("utf-8-sig") if entry is None else entry, self.used)
         if entry is None:

@@ -76,7 +76,7 @@ class RenderedSource:
     @property
     def origin(self) -> str:
         """Template, group and combination, for messages."""
-        return f"{self.group.template} (group {self.group.name}, {describe_combination(self.combination)})"
+        return f"{self.group.source} (group {self.group.name}, {describe_combination(self.combination)})"
 
 
 def describe_combination(combination: Mapping[str, str]) -> str:
@@ -90,7 +90,9 @@ def render_family(
     *,
     on_warning: Callable[[str], None] | None = None,
 ) -> Iterator[RenderedSource]:
-    """Render every combination of every group that has a template, groups by name, combinations in matrix order.
+    """Render every combination of every group, groups by name, combinations in matrix order.
+
+    What is rendered of a group with a binary is the path of the file.
 
     Args:
         family: The declaration.
@@ -109,13 +111,13 @@ def render_family(
     interfaces = family.interfaces
     idle: dict[Path, set[str]] = {}  # what no group uses, by matrix
     for group in family.groups:
-        if group.matrix is None or group.template is None:
+        if group.supplied:
             continue
-        matrix = load_matrix(group.matrix)
+        matrix = load_matrix(group.matrix) if group.matrix else Matrix({})
         for warning in matrix.warnings:
             warn(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
-        template = Template(group.template, group.syntax, group.params, family.templates)
+        template = Template(group.template or family.path, group.syntax, group.params, family.templates, group.binary)
         generated = {each.name: Template(each.template, each.syntax, (), each.directories) for each in family.generated}
         keys: dict[tuple[tuple[str, str], ...], list[FragmentKey]] = defaultdict(list)
         combinations = _list_combinations(family, group, matrix, where)
@@ -135,7 +137,7 @@ def render_family(
         used = names & template.used.union(*(each.used for each in generated.values()))
         _check_used(family, group, used, where)
         left = names.difference(used, group.key)
-        idle[group.matrix] = idle.get(group.matrix, left) & left
+        idle[group.matrix or family.path] = idle.get(group.matrix or family.path, left) & left
     for path, name in sorted((path, name) for path, names in idle.items() for name in names):
         warn(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
 
@@ -153,7 +155,9 @@ def _list_combinations(
         combination = {name: str(value) for name, value in values.items()}  # strict: strings already
         for name in group.key:
             if name not in combination:
-                what = f"no key parameter {name!r} in {describe_combination(combination)} of {group.matrix}"
+                what = (
+                    f"no key parameter {name!r} in {describe_combination(combination)} of {group.matrix or 'no matrix'}"
+                )
                 hint = "remove it from key, or add it to every branch of the matrix"
                 if near := suggest(name, combination):
                     hint = f"{near} correct key or the matrix"
@@ -187,7 +191,7 @@ def _check_sources(group: GroupDeclaration, by_content: Mapping[Any, Sequence[Fr
             if undeclared := [name for name in differing if name not in group.shared]:
                 names, shared = " and ".join(undeclared), json.dumps([*group.shared, *undeclared])
                 what = f"{first} and {other} have the same source: nothing in it{generated} depends on {names}"
-                hint = f"use {names} in {group.template}, or remove it from key and from the matrix; "
+                hint = f"use {names} in {group.source}, or remove it from key and from the matrix; "
                 hint += f"if the two are meant to be the same, declare it: shared = {shared}"
                 raise FamilyError(what, code="family-same-source", where=where, hint=hint)
 
@@ -207,7 +211,7 @@ def _check_used(family: FamilyDeclaration, group: GroupDeclaration, used: Collec
     families = (family, *family.all_used().values())
     deciding = {name for each in families for other in each.groups if other is not group for name in other.key}
     if name := next((name for name in left if name not in deciding), None):
-        what = f"nothing uses the key parameter {name}: {group.template} and params do without it"
+        what = f"nothing uses the key parameter {name}: {group.source} and params do without it"
         shared = json.dumps([*group.shared, name])
         hint = f"use it in the template, remove it from key and from the matrix, or declare it: shared = {shared}"
         raise FamilyError(what, code="family-unused-key", where=where, hint=hint)

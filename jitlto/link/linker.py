@@ -8,10 +8,11 @@ from jitlto.base.mangling import demangle
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.elf import read_writable
 from jitlto.cuda.nvfatbin import holds_ltoir
-from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.cuda.nvjitlink import InputKind, stored_input
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
 from jitlto.plan.supplied import describe_suppliers
+from jitlto.record.fragment import ImageKind
 
 
 def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first: bool = False) -> LinkedKernel:
@@ -31,10 +32,11 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
     supplied = [item for user in plan.supplied for item in user.for_mode(target.link_mode)]
     if ptx:  # what is not LTO-IR is linked after it was optimised
         supplied = [item for item in supplied if item.kind is InputKind.LTOIR or holds_ltoir(item.data)]
-    images = zip(plan.fragments, plan.images, strict=True)
+    images = [*zip(plan.fragments, plan.images, strict=True)]
+    lto = [(fragment, image) for fragment, image in images if image.kind is ImageKind.LTOIR]
     begin = time.perf_counter()
     with plan.services.events.step("link", plan.entry.key.text):
-        inputs = [LinkInput(InputKind.FATBIN, plan.database.read(i), fragment.key.text) for fragment, i in images]
+        inputs = [stored_input(plan.database.read(i), fragment.key.text) for fragment, i in (lto if ptx else images)]
         others = [*supplied, *(item for item, _ in plan.libraries if not ptx)]
         try:
             linked = nvjitlink.link([*inputs, *others], target.architecture, flags, ptx=ptx)
@@ -45,7 +47,9 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
     if supplied:
         from jitlto.link.conflicts import check_conflicts  # imported lazily: few plans have inputs
 
-        check_conflicts(list(zip(plan.fragments, inputs, strict=True)), plan.supplied, target, plan.options, store)
+        own = zip(lto if ptx else images, inputs, strict=True)
+        fragments = [(fragment, each) for (fragment, i), each in own if i.kind is images[0][1].kind]
+        check_conflicts(fragments, plan.supplied, target, plan.options, store)
     if is_first and (variables := read_writable(linked.data)):
         what = f"it has variables, which one module must hold: {', '.join(sorted(map(demangle, variables)))}"
         hint = "pass them as arguments; tables belong into __constant__ memory"
@@ -56,10 +60,8 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
 
 def _name_suppliers(plan: Plan, error: UnresolvedSymbolError) -> None:
     """Say in an error whose function is missing, if a caller's binary was to define it and does not."""
-    families, provided = plan.database.families, {symbol.name for each in plan.fragments for symbol in each.provides}
+    families = plan.database.families
     record = families[plan.family].with_used(families)
-    for name in sorted({symbol.name for each in plan.fragments for symbol in each.requires} - provided):
-        whose, hint = describe_suppliers(record, name)
-        if whose and demangle(name) in error.what:
-            error.what, error.hint = f"{error.what}: {whose}", hint
-            return
+    whose, hint = next(filter(lambda found: found[0], (describe_suppliers(record, s) for s in error.symbols)), ("", ""))
+    if whose:
+        error.what, error.hint = f"{error.what}: {whose}", hint

@@ -19,7 +19,7 @@ from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.packaging.family_sources import list_files
 from jitlto.packaging.pyproject import PackageConfig, check_entry_points, load_config
-from jitlto.record.fragment import ImageKind
+from jitlto.record.fragment import BINARY, ImageKind
 
 # Directories that builds leave at the top of a project.
 _BUILD_OUTPUTS = ("build", "dist")
@@ -130,9 +130,10 @@ def _find_difference(opened: FragmentDatabase, families: Sequence[FamilyDeclarat
         fragments = opened.fragments(family.name)
         same = {name: getattr(expected, name) == getattr(record, name) for name in expected.__struct_fields__}
         same["fragments"] = {each.key for each in render(family)} == {each.key for each in fragments}
-        same["toolchain"] = all(i.toolchain == family.toolchain for f in fragments for i in f.images)
-        same["images"] = all({i.kind for i in f.images} - {ImageKind.SASS} == {*family.images} for f in fragments)
-        same["sass"] = all(tuple(i.architecture for i in f.images_of(ImageKind.SASS)) == family.sass for f in fragments)
+        own = [each for each in fragments if all(image.toolchain != BINARY for image in each.images)]
+        same["toolchain"] = all(i.toolchain == family.toolchain for f in own for i in f.images)
+        same["images"] = all({i.kind for i in f.images} - {ImageKind.SASS} == {*family.images} for f in own)
+        same["sass"] = all(tuple(i.architecture for i in f.images_of(ImageKind.SASS)) == family.sass for f in own)
         if differing := [name for name, is_same in same.items() if not is_same]:
             return f"was built from a different declaration of {family.name}: {', '.join(differing)} differ"
     return None

@@ -16,7 +16,7 @@ from jitlto.base.mangling import demangle
 from jitlto.database.index import Index
 from jitlto.plan import resolve_errors
 from jitlto.plan.supplied import UserSymbols, check_inputs_used, missing_provider, name_of
-from jitlto.record.fragment import Fragment, Role, Symbol, SymbolKind, agrees
+from jitlto.record.fragment import UNKNOWN, Fragment, Role, Symbol, SymbolKind, agrees
 
 
 class Resolution(Struct, frozen=True):
@@ -65,6 +65,8 @@ def is_compatible(required: Symbol, provided: Symbol) -> bool:
     Layouts give the number of bytes passed, not their meaning: ``int`` and ``float`` look alike. The declaration of a
     variable may leave an array's size open and ask for less alignment than the definition has.
     """
+    if UNKNOWN in (required.layout, provided.layout):
+        return True
     if (required.kind is SymbolKind.VARIABLE) != (provided.kind is SymbolKind.VARIABLE):
         return False
     if required.kind is not SymbolKind.VARIABLE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec import Struct, structs
 
@@ -93,16 +93,17 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
         return next((group for group in self.groups if group.name == name), None)
 
     def supplied_groups(self) -> Callable[[str], tuple[GroupRecord, ...]]:
-        """Return a function that tells the groups of a symbol which no fragment provides and callers supply, if any.
+        """Return a function that tells the groups of a symbol which no fragment provides and callers supply, if any."""
+        return self.groups_declaring([group.name for group in self.groups if group.supplied])
 
-        They are the supplied groups in whose interface its name occurs, if it occurs in no interface of other groups.
-        """
+    def groups_declaring(self, names: Collection[str]) -> Callable[[str], tuple[GroupRecord, ...]]:
+        """Return a function that tells in whose interface of some groups, and in no other's, a symbol's name occurs."""
         texts, groups = dict[str, str](), dict[str, list[GroupRecord]]()
         for name, text in (*self.headers, *(header for each in self.choices for header in each.headers)):
             texts[name] = f"{texts.get(name, '')}{text}\n"
-        built = {group.interface for group in self.groups if not group.supplied}
+        others = {group.interface for group in self.groups if group.name not in names}
         for group in self.groups:
-            if group.supplied and group.interface and group.interface not in built:
+            if group.interface and group.interface not in others:
                 for word in {*_WORD.findall(_NO_DECLARATION.sub(" ", texts.get(group.interface, "")))}:
                     groups.setdefault(word, []).append(group)
         return lambda symbol: tuple(groups.get(base_name(symbol), ()))

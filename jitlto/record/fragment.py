@@ -51,6 +51,11 @@ class ImageKind(StrEnum):
     SASS = "sass"
 
 
+#: In place of the toolchain, of images that were compiled elsewhere; their version is that of the nvJitLink that read
+#: them at the build.
+BINARY = "binary"
+#: The layout of a symbol of which only the name is known.
+UNKNOWN = "?"
 #: What an image holds, and for which architecture.
 ImageForm: TypeAlias = "tuple[ImageKind, Architecture]"
 #: Values of parameters, sorted by name.
@@ -133,7 +138,7 @@ class Symbol(Struct, frozen=True, order=True, gc=False):
         kind: Function, kernel or variable.
         layout: Sizes in bytes: ``(4)(4,b12)`` for a function (result, then parameters; ``b`` for a structure passed by
             value), as nvJitLink compares them; size and alignment, ``const 16@4``, for a variable; ``?`` for a size
-            that the declaration leaves open.
+            that the declaration leaves open, and :data:`UNKNOWN`.
         weak: Whether a kernel may have several definitions, of which the linker keeps one.
     """
 
@@ -151,7 +156,7 @@ class Image(Struct, frozen=True, order=True, gc=False):
         architecture: The architecture that it was compiled for.
         sha256: Of the bytes, in hexadecimal.
         size: In bytes.
-        toolchain: ``nvrtc`` or ``nvcc``.
+        toolchain: ``nvrtc``, ``nvcc`` or :data:`BINARY`.
         version: The toolchain's.
         ptx_isa: The PTX ISA version of a PTX image.
     """

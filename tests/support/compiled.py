@@ -1,12 +1,18 @@
 """Sources compiled by NVRTC, each once."""
 
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
+import pytest
+
+from jitlto.base.errors import ToolchainError
 from jitlto.base.versions import Architecture
+from jitlto.compile import nvcc
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.cuda import toolkit
+from jitlto.cuda import nvjitlink, toolkit
 from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.record.fragment import ImageForm, ImageKind
 from jitlto.record.headers import Source
@@ -59,3 +65,20 @@ def relocatable_cubin(text: str, arch: str = "sm_90") -> bytes:
     finally:
         bindings.nvrtcDestroyProgram(program)
     return buffer
+
+
+def archive(directory: Path, text: str, code: str, *more: str) -> bytes:
+    """Return a library of one object for each text, as nvcc makes it; skip the test where there is no such nvcc."""
+    try:
+        compiler = nvcc.Compiler()
+    except ToolchainError as error:
+        pytest.skip(error.what)
+    if compiler.version > nvjitlink.version() or compiler.version.major != nvjitlink.version().major:
+        pytest.skip("nvcc is of another release than nvJitLink")
+    number, objects = code.rpartition("_")[2], [f"{n}.o" for n in range(1 + len(more))]
+    for each, name in zip((text, *more), objects, strict=True):
+        (directory / "mine.cu").write_text(each)
+        options = "-dc", "-gencode", f"arch=compute_{number},code={code}", "mine.cu", "-o", name
+        subprocess.run([compiler.path, *options], cwd=directory, check=True)
+    subprocess.run([compiler.path, "-lib", *objects, "-o", "mine.a"], cwd=directory, check=True)
+    return (directory / "mine.a").read_bytes()

@@ -176,7 +176,7 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
         PlanError: If nvJitLink cannot read it.
     """
     item = LinkInput(kind, data, name)
-    module = _read_ltoir(item, wanted, store) if kind in (InputKind.LTOIR, InputKind.FATBIN) else None
+    module = read_ltoir(item, wanted, store) if kind in (InputKind.LTOIR, InputKind.FATBIN) else None
     if module is None:
         symbols, modes = UserSymbols(name, (), (), opaque=True), ["lto", "ptx"]
     else:
@@ -217,7 +217,7 @@ def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:
     return LinkInput(InputKind.LTOIR, made.ltoir, "stub")
 
 
-def _read_ltoir(item: LinkInput, wanted: Sequence[Symbol], store: CacheDir | None) -> ptx.Module | None:
+def read_ltoir(item: LinkInput, wanted: Sequence[Symbol], store: CacheDir | None) -> ptx.Module | None:
     """Return what LTO-IR declares, from the PTX that nvJitLink makes of it with a stub; None if a fatbin holds none."""
     stub = make_stub([s.name for s in wanted if s.kind is SymbolKind.FUNCTION], store)
     version, refusals = nvjitlink.version(), list[LinkError]()

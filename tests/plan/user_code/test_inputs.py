@@ -1,7 +1,6 @@
 """Callers' inputs beside fragments are read, checked against the interface, and linked."""
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from copy import deepcopy as copy
 from pathlib import Path
@@ -18,13 +17,11 @@ from jitlto.base.errors import (
     LinkError,
     MissingProviderError,
     PlanError,
-    ToolchainError,
     UnresolvedSymbolError,
 )
 from jitlto.base.versions import Architecture
-from jitlto.compile import nvcc
 from jitlto.compile import nvrtc_program as nvrtc
-from jitlto.cuda import nvfatbin, nvjitlink, toolkit
+from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.database import FragmentDatabase
 from jitlto.plan.plan import Plan
@@ -35,7 +32,7 @@ from jitlto.record.fragment import ImageKind
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
-from tests.support.compiled import compiled, relocatable_cubin
+from tests.support.compiled import archive, compiled, relocatable_cubin
 from tests.support.errors import raises
 from tests.support.families import built, calling_op
 from tests.support.user_cache import read_source, source_keys, user_cache
@@ -383,24 +380,6 @@ def test_an_archive_links_for_the_architectures_that_it_holds_and_otherwise_name
     if code == "lto_80":
         with raises(LinkError, "link-needs-lto", "mine.a"):
             planner.plan(arch="sm_80", link_mode="ptx").link()
-
-
-def archive(directory: Path, text: str, code: str) -> bytes:
-    """A library as nvcc makes it."""
-    try:
-        compiler = nvcc.Compiler()
-    except ToolchainError as error:
-        pytest.skip(error.what)
-    if compiler.version > nvjitlink.version() or compiler.version.major != nvjitlink.version().major:
-        pytest.skip("nvcc is of another release than nvJitLink")
-    (directory / "mine.cu").write_text(text)
-    number = code.rpartition("_")[2]
-    for options in (
-        ["-dc", "-gencode", f"arch=compute_{number},code={code}", "mine.cu", "-o", "mine.o"],
-        ["-lib", "mine.o", "-o", "mine.a"],
-    ):
-        subprocess.run([compiler.path, *options], cwd=directory, check=True)
-    return (directory / "mine.a").read_bytes()
 
 
 @pytest.mark.slow

@@ -1,0 +1,265 @@
+"""Groups with a binary: files of every kind become fragments, and what is wrong with one is said with its place."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jitlto.base.errors import ArchitectureError, BuildError, FamilyError, RenderError, VersionError
+from jitlto.base.versions import Architecture, Version
+from jitlto.build.merge import merge_databases
+from jitlto.build.pipeline import build
+from jitlto.build.proof import UnplannedKernelsError
+from jitlto.build.shards import Shard
+from jitlto.check.check import check
+from jitlto.compile.family_files import family_files
+from jitlto.cuda import nvfatbin, nvjitlink
+from jitlto.cuda.compatibility import select_image
+from jitlto.database import FragmentDatabase
+from jitlto.families.declaration import load_family
+from jitlto.record.fragment import Fragment, ImageKind
+from jitlto.runtime.family import KernelFamily
+from tests.support.compiled import BASE, archive, compiled, relocatable_cubin
+from tests.support.errors import raises
+from tests.support.families import compiler, tiered, write_family
+
+#: What the file defines, which calls a fragment.
+LIBRARY = """extern "C" __device__ float helper(float);
+template <class T> __device__ T op(T a) { return a + 1; }
+template __device__ float op<float>(float);
+template __device__ double op<double>(double);
+extern "C" __device__ float twice(float a) { return helper(a) + a; }
+"""
+FAMILY = {
+    "family.toml": """[family]
+name = "made"
+[entrypoint.kern]
+matrix = "one.json"
+template = "kern.cu.jinja"
+[device.library]
+binary = "lib.bin"
+interface = "library.cuh"
+[device.helper]
+matrix = "one.json"
+template = "helper.cu.jinja"
+interface = "helper.cuh"
+""",
+    "one.json": "{}",
+    "library.cuh": 'template <class T> __device__ T op(T a);\nextern "C" __device__ float twice(float a);\n',
+    "helper.cuh": 'extern "C" __device__ float helper(float a);\n',
+    "kern.cu.jinja": "__global__ void kern(float* x) { *x = op(twice(*x)); }\n",
+    "helper.cu.jinja": 'extern "C" __device__ float helper(float a) { return a; }\n',
+}
+
+
+def ltoir(text: str = LIBRARY) -> bytes:
+    return compiled(text).ltoir[BASE]
+
+
+def ptx(text: str = LIBRARY) -> bytes:
+    return compiled(text).ptx.encode()
+
+
+def cubin(text: str = LIBRARY) -> bytes:
+    return relocatable_cubin(text, "sm_90")
+
+
+def fatbin(*kinds: ImageKind) -> bytes:
+    """One with images of some kinds, as nvcc makes it; nvFatbin's own takes one at a time here."""
+    made = {ImageKind.LTOIR: (ltoir(), BASE), ImageKind.PTX: (ptx(), BASE), ImageKind.SASS: (cubin(), Architecture(90))}
+    whole = [nvfatbin.wrap(kind, *made[kind]) for kind in kinds]
+    entries = b"".join(each[16:] for each in whole)
+    return whole[0][:8] + len(entries).to_bytes(8, "little") + entries
+
+
+def make(directory: Path, data: bytes, files: dict[str, str] | None = None) -> KernelFamily:
+    path = write_family(directory / "family", FAMILY | (files or {}))
+    (path.parent / "lib.bin").write_bytes(data)
+    report = build([load_family(path)], directory / "made.fragdb", executor=compiler())
+    return KernelFamily("made", FragmentDatabase(report.path))
+
+
+def library(family: KernelFamily) -> Fragment:
+    (found,) = (each for each in family.database.fragments() if each.key.group == "library")
+    return found
+
+
+_FILES: dict[str, tuple[Callable[[], bytes], set[str]]] = {
+    "LTO-IR": (ltoir, {"ltoir"}),
+    "PTX": (ptx, {"ptx"}),
+    "cubin": (cubin, {"sass"}),
+    "fatbin": (lambda: fatbin(*ImageKind), {"ltoir", "ptx", "sass"}),
+    "fatbin without LTO-IR": (lambda: fatbin(ImageKind.PTX, ImageKind.SASS), {"ptx", "sass"}),
+}
+
+
+@pytest.mark.parametrize("kind", _FILES)
+def test_a_file_becomes_a_fragment_whose_symbols_are_planned_and_linked(tmp_path: Path, kind: str) -> None:
+    data, kinds = _FILES[kind]
+    family = make(tmp_path, data())
+    made = library(family)
+    assert {image.kind for image in made.images} == kinds
+    assert {"twice", "_Z2opIfET_S0_"} <= {symbol.name for symbol in made.provides}
+    assert [symbol.name for symbol in made.requires] == ["helper"]
+    family.database.verify()
+    plan = family.plan(arch="sm_90")
+    assert [fragment.key.group for fragment in plan.fragments] == ["kern", "helper", "library"]
+    assert plan.link().cubin
+    (found,) = check(family.database, targets=[Architecture(90)]).families
+    assert (found.holds, found.linked) == (True, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("code", "kind"), [("lto_75", "ltoir"), ("sm_90", "sass"), ("compute_75", "ptx")])
+def test_an_archive_of_objects_is_linked_as_a_whole(tmp_path: Path, code: str, kind: str) -> None:
+    one, other = LIBRARY.rpartition('extern "C" __device__ float twice')[::2]
+    second = f'extern "C" __device__ float helper(float);\nextern "C" __device__ float twice{other}'
+    family = make(tmp_path, archive(tmp_path, one, code, second))
+    assert [image.kind for image in library(family).images] == [kind]
+    assert {"twice", "_Z2opIfET_S0_"} <= {symbol.name for symbol in library(family).provides}
+    assert [symbol.name for symbol in library(family).requires] == ["helper"]
+    (found,) = check(family.database, targets=[Architecture(90)]).families
+    assert (found.holds, found.linked) == (True, 1)
+
+
+def test_each_image_of_a_fatbin_is_stored_alone(tmp_path: Path) -> None:
+    family = make(tmp_path, fatbin(*ImageKind))
+    for image in library(family).images:
+        (held,) = nvfatbin.list_images(family.database.read(image))
+        assert held.architecture == image.architecture
+    assert [i.ptx_isa for i in library(family).images_of(ImageKind.PTX)] == [compiled(LIBRARY).module.isa]
+
+
+def test_a_file_changes_the_database_as_a_source_does(tmp_path: Path) -> None:
+    one, other = (make(tmp_path, ltoir(LIBRARY.replace("+ 1", f"+ {n}"))).database.digest for n in (1, 2))
+    assert one != other
+
+
+@pytest.mark.slow
+def test_two_tiers_take_the_cubin_and_the_ltoir_of_a_file(tmp_path: Path) -> None:
+    family = make(tmp_path, fatbin(*ImageKind), tiered(FAMILY, "made"))
+    (found,) = check(family.database, targets=[Architecture(90)]).families
+    assert (found.holds, found.linked, found.cubins, found.notes) == (True, 1, 1, ())
+
+
+def test_a_file_is_read_by_the_nvjitlink_of_the_build_or_a_newer_one(tmp_path: Path) -> None:
+    made, version = library(make(tmp_path, ltoir())), nvjitlink.version()
+    assert select_image(made, ImageKind.LTOIR, Architecture(90), version)
+    with raises(VersionError, None, "made/library[]"):
+        select_image(made, ImageKind.LTOIR, Architecture(90), Version(version.major, version.minor - 1))
+
+
+def test_a_cubin_links_for_its_architecture_alone(tmp_path: Path) -> None:
+    family = make(tmp_path, cubin())
+    with raises(ArchitectureError, "link-architecture", "made/library[]", "sm_90", "sm_120"):
+        family.plan(arch="sm_120").link()
+
+
+# --- names by parameters ---
+
+_BY_TYPE = {
+    "family.toml": FAMILY["family.toml"].replace('matrix = "one.json"', 'matrix = "types.json"\nkey = ["type"]', 1)
+    .replace('binary = "lib.bin"', 'binary = "../{{type}}/lib.{{end}}"\nmatrix = "files.json"\nkey = ["type"]'),
+    "types.json": '{"type": ["float", "double"]}',
+    "files.json": '[{"type": "float", "end": "a"}, {"type": "double", "end": "b"}]',
+    "kern.cu.jinja": "__global__ void kern({{type}}* x) { *x = op(*x) + helper(1); }\n",
+}  # fmt: skip
+
+
+def _write_by_type(directory: Path, changes: dict[str, str]) -> Path:
+    path = write_family(directory / "family", FAMILY | _BY_TYPE | changes)
+    for name, end in (("float", "a"), ("double", "b")):
+        (directory / name).mkdir()
+        text = f"template <class T> __device__ T op(T a) {{ return a; }} template __device__ {name} op({name});"
+        (directory / name / f"lib.{end}").write_bytes(ltoir(text))
+    return path
+
+
+def test_parameters_of_the_matrix_name_files(tmp_path: Path) -> None:
+    family = load_family(_write_by_type(tmp_path, {}))
+    whole = build([family], tmp_path / "whole.fragdb", executor=compiler())
+    made = KernelFamily("made", FragmentDatabase(whole.path))
+    plan = made.plan(type="double", arch="sm_90")
+    assert "made/library[type=double]" in [fragment.key.text for fragment in plan.fragments]
+    assert plan.calls_left() == []
+    files = {tmp_path / "float/lib.a", tmp_path / "double/lib.b"}
+    assert files <= {Path(path) for path in family_files(family)}
+
+
+@pytest.mark.slow
+def test_parts_of_a_build_are_merged_into_what_a_whole_one_is(tmp_path: Path) -> None:
+    family = load_family(_write_by_type(tmp_path, {}))
+    whole = build([family], tmp_path / "whole.fragdb", executor=compiler())
+    parts = []
+    for number in (1, 2, 3):
+        parts.append(tmp_path / f"{number}.fragdb")
+        build([family], parts[-1], executor=compiler(), shard=Shard(number, 3))
+    merged = merge_databases(parts, tmp_path / "merged.fragdb")
+    assert merged.digest == whole.digest
+    assert merged.path.read_bytes() == whole.path.read_bytes()
+    (tmp_path / "float/lib.a").write_bytes(ltoir('extern "C" __device__ float other(float a) { return a; }'))
+    build([load_family(family.path)], parts[0], executor=compiler(), shard=Shard(1, 3))
+    with raises(BuildError, "build-foreign-part"):
+        merge_databases(parts, tmp_path / "merged.fragdb")
+
+
+@pytest.mark.slow
+def test_databases_whose_users_require_different_functions_of_a_file_are_merged(tmp_path: Path) -> None:
+    shared = FAMILY["family.toml"].replace("made", "common").replace("[entrypoint.kern]", "[device.other]")
+    common = FAMILY | {"family.toml": shared, "kern.cu.jinja": "__device__ float other(float a) { return a; }\n"}
+    common["family.toml"] = shared.replace('"kern.cu.jinja"', '"kern.cu.jinja"\ninterface = false')
+    path = write_family(tmp_path / "common", common)
+    (path.parent / "lib.bin").write_bytes(ltoir())
+    built = []
+    for name, call in (("one", "op(*x)"), ("two", "twice(*x)")):
+        toml = f'[family]\nname = "{name}"\n[entrypoint.{name}]\nmatrix = "one.json"\ntemplate = "kern.cu.jinja"\n'
+        files = {"family.toml": f'{toml}[use]\ncommon = "../common"\n', "one.json": "{}"}
+        files["kern.cu.jinja"] = f"__global__ void kern(float* x) {{ *x = {call}; }}\n"
+        user = load_family(write_family(tmp_path / name, files))
+        built.append(build([user], tmp_path / f"{name}.fragdb", executor=compiler()).path)
+    merged = FragmentDatabase(merge_databases(built, tmp_path / "merged.fragdb").path)
+    assert merge_databases(built[::-1], tmp_path / "other.fragdb").digest == merged.digest
+    for name in ("one", "two"):
+        assert KernelFamily(name, merged).plan(arch="sm_90").link().cubin
+
+
+# --- what may be wrong ---
+
+OTHER_TYPES = LIBRARY.replace("float op<float>(float)", "int op<int>(int)")
+_WRONG: dict[str, tuple[Callable[[], bytes], str, str]] = {
+    "text": (lambda: b"#include <cstdio>", "build-binary-unreadable", "PTX"),
+    "nothing": (lambda: b"", "build-binary-unreadable", "PTX"),
+    "half": (lambda: ltoir()[:400], "build-binary-unreadable", "ltoir"),
+    "an empty archive": (lambda: b"!<arch>\n", "build-binary-unreadable", "PTX"),
+    "no function": (lambda: ltoir(LIBRARY.replace("twice", "thrice")), "build-binary-missing", "twice"),
+    "other types": (lambda: cubin(OTHER_TYPES), "build-binary-missing", "op<float>"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", _WRONG)
+def test_what_is_wrong_with_a_file_is_one_error_with_its_place(tmp_path: Path, what: str) -> None:
+    data, code, name = _WRONG[what]
+    with raises(BuildError, code, "family/lib.bin", name, where="(group library, the empty combination)"):
+        make(tmp_path, data())
+
+
+def test_a_file_that_is_missing_or_a_directory_is_one_error(tmp_path: Path) -> None:
+    path = write_family(tmp_path / "family", FAMILY)
+    for reason in ("No such file", "directory"):
+        with raises(BuildError, "build-binary-unreadable", "lib.bin", reason, hint="relative to family.toml"):
+            build([load_family(path)], tmp_path / "made.fragdb", executor=compiler())
+        (path.parent / "lib.bin").mkdir(exist_ok=True)
+
+
+def test_a_function_with_another_layout_is_refused(tmp_path: Path) -> None:
+    text = LIBRARY.replace("twice(float a) { return", "twice(double a) { return")
+    with raises(UnplannedKernelsError, None, "made/library[]", "(4)(8)", "(4)(4)"):
+        make(tmp_path, ltoir(text))
+
+
+def test_names_are_rendered_as_templates_are(tmp_path: Path) -> None:
+    toml = _BY_TYPE["family.toml"]
+    with raises(FamilyError, "family-same-source", "type=float", "type=double", where="[device.library]"):
+        make(tmp_path, b"", _BY_TYPE | {"family.toml": toml.replace("../{{type}}/lib.{{end}}", "lib.bin")})
+    with raises(RenderError, "render-undefined", "'typ'", "group library", where="family.toml"):
+        make(tmp_path, b"", _BY_TYPE | {"family.toml": toml.replace("{{type}}", "{{typ}}")})
