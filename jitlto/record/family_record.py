@@ -80,7 +80,7 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
 
     @property
     def common(self) -> tuple[str, ...]:
-        """The parameters on which its interfaces depend: all fragments of a plan have the same values of them."""
+        """The parameters on which its interfaces depend, of which all fragments of a plan have the same values."""
         return tuple(name for name, _ in self.choices[0].values) if self.choices else ()
 
     def choose(self, values: Mapping[str, str]) -> FamilyRecord:
