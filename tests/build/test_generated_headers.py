@@ -18,7 +18,7 @@ from jitlto.build.cache.cache import open_cache
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.proof import UnplannedKernelsError
-from jitlto.build.rendered_families import RenderedFamilies
+from jitlto.build.rendered_families import RenderedFamilies, render
 from jitlto.build.shards import Shard
 from jitlto.compile.family_files import family_files
 from jitlto.cuda import toolkit
@@ -321,6 +321,14 @@ def test_an_interface_may_use_only_what_is_in_every_key(tmp_path: Path) -> None:
     toml = UDF["family.toml"].replace('interface = "scale.cuh.jinja"', 'interface = "none.cuh.jinja"')
     with raises(FamilyError, "family-missing-file", "none.cuh.jinja", where="[device.scale]"):
         made(tmp_path, UDF, family__toml=toml)
+
+
+def test_a_file_compiled_elsewhere_does_not_differ_by_an_interface(tmp_path: Path) -> None:
+    toml = UDF["family.toml"].replace('template = "scale.cu.jinja"', 'binary = "scale-{{factor}}.bin"')
+    with raises(FamilyError, "family-same-source", "depends on type", where="[device.scale]"):
+        list(render(declared(tmp_path, UDF, family__toml=toml)))
+    toml = toml.replace("{{factor}}", "{{factor}}-{{type}}")
+    assert len(list(render(declared(tmp_path, UDF, family__toml=toml)))) == 6
 
 
 def test_a_plain_interface_may_include_a_generated_header(tmp_path: Path) -> None:
