@@ -203,7 +203,7 @@ def _config(
 
 def _search(family: FamilyDeclaration, files: dict[str, bytes] | None, **how: Any) -> HeaderSearch:
     """Return the search for a family's headers, in which the generated ones are empty."""
-    return HeaderSearch(family.include, {each.name: b"" for each in family.generated}, files=files, **how)
+    return HeaderSearch(family.include, {name: b"" for name, _ in family.generated}, files=files, **how)
 
 
 def render(

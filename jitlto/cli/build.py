@@ -115,7 +115,7 @@ def build(
     if no_sass:
         families = declaration.change_all(families, FamilyDeclaration.without_cubins)
     read = [path for family in families for group in family.groups for path in (group.matrix, group.template)]
-    read += [each for family in families for each in (family.path, *(header.template for header in family.generated))]
+    read += [each for family in families for each in (family.path, *dict(family.generated).values())]
     check_output(timings, read)
     if lineinfo:
         twins.check_writable(output)

@@ -22,7 +22,7 @@ def family_files(family: FamilyDeclaration, *, thorough: bool = False) -> list[P
         thorough: As for :func:`~jitlto.compile.source_files.walk_sources`.
     """
     templates = {group.template for group in family.groups if group.template}
-    templates |= {header.template for header in family.generated}
+    templates |= {template for _, template in family.generated}
     folders = {*family.include, *family.templates, *(each.parent for each in templates)}
     found = {family.path, *(group.matrix for group in family.groups if group.matrix)}
     patterns = [_PLACEHOLDER.sub("*", group.binary) for group in family.groups if group.binary]

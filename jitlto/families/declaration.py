@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -61,16 +61,6 @@ class GroupDeclaration:
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratedHeader:
-    """A header that is rendered for each combination, as declared."""
-
-    name: str  # by which it is included
-    template: Path
-    syntax: str
-    directories: tuple[Path, ...]  # in which what the template includes is searched too
-
-
-@dataclass(frozen=True, slots=True)
 class FamilyDeclaration:
     """A family of kernels, as declared."""
 
@@ -89,8 +79,8 @@ class FamilyDeclaration:
     version: str = ""  # the author's, of what callers see
     sass: tuple[Architecture, ...] = ()  # for which fragments have relocatable cubins, sorted
     opaque: tuple[str, ...] = ()  # types that the interfaces only declare, and into which no fragment looks
-    templates: tuple[Path, ...] = ()  # directories in which templates are searched too
-    generated: tuple[GeneratedHeader, ...] = ()  # followed by those of the families that it uses; no two of one name
+    templates: tuple[Path, ...] = ()  # directories in which templates are searched too, likewise
+    generated: tuple[tuple[str, Path], ...] = ()  # headers that are rendered, also of families that it uses: template
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
@@ -350,9 +340,9 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         family.version,
         _parse_architectures(table, family.sass, "sass") if family.sass else (),
         family.opaque,
-        templates,
+        (*templates, *(directory for used in uses for directory in used.templates)),
     )
-    made = replace(made, generated=_generated(table, family, made))
+    made = replace(made, generated=_generated(table, family.headers, made))
     parameters = {name for each in (made, *made.all_used().values()) for group in each.groups for name in group.key}
     for group in made.groups:
         if group.tune is not None:
@@ -506,20 +496,20 @@ def _header(table: TomlTable, key: str, name: str) -> str:
     return name
 
 
-def _generated(table: TomlTable, family: _FamilyTable, made: FamilyDeclaration) -> tuple[GeneratedHeader, ...]:
+def _generated(table: TomlTable, headers: Mapping[str, str], made: FamilyDeclaration) -> tuple[tuple[str, Path], ...]:
     """Read the key ``headers``; no file may have the name of one in the directories of headers."""
-    given = [(str(g.interface), g.interface_template, "jinja") for g in made.groups if g.interface_template]
-    for name, template in family.headers.items():
+    found = dict(header for used in made.uses for header in used.generated)
+    found |= {
+        os.path.normpath(g.interface): g.interface_template for g in made.groups if g.interface and g.interface_template
+    }
+    for name, template in headers.items():
         path = _find_file(table, "template", template, "templates", made.templates)
-        given.append((_header(table, "header", name), path, family.syntax))
-    own = [GeneratedHeader(os.path.normpath(name), path, syntax, made.templates) for name, path, syntax in given]
-    used = [header for each in made.uses for header in each.generated]
-    found = {header.name: header for header in (*used, *own)}
+        found[os.path.normpath(_header(table, "header", name))] = path
     for name, directory in ((name, directory) for name in found for directory in made.include):
         if os.path.exists(directory / name):  # noqa: PTH110 - Path.exists raises on a name that is too long
-            what = f"header {name!r} is rendered from {found[name].template}, and a file in {directory}, too"
+            what = f"header {name!r} is rendered from {found[name]}, and a file in {directory}, too"
             raise table.error(what, "rename one of them", case="header")
-    return tuple(found.values())
+    return tuple(found.items())
 
 
 def _directory(table: TomlTable, of: str, directory: str) -> Path:

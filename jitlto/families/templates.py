@@ -113,7 +113,10 @@ def render_family(
             warn(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
         template = Template(group.template or family.path, group.syntax, group.params, family.templates, group.binary)
-        generated = {each.name: Template(each.template, each.syntax, (), each.directories) for each in family.generated}
+        generated = {
+            name: Template(path, "jinja" if path.suffix == ".jinja" else "cmake", (), family.templates)
+            for name, path in family.generated
+        }
         keys: dict[tuple[tuple[str, str], ...], list[FragmentKey]] = defaultdict(list)
         combinations = _list_combinations(family, group, matrix, where)
         for key, combination in combinations.items():

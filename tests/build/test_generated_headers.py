@@ -233,10 +233,12 @@ def test_render_writes_the_headers_of_each_source_beside_it(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_placeholders_of_cmake_and_line_information(tmp_path: Path) -> None:
-    toml = CONFIGURED["family.toml"].replace('name = "conf"', 'name = "conf"\nsyntax = "cmake"')
+    toml = CONFIGURED["family.toml"].replace('name = "conf"', 'name = "conf"\nsyntax = "cmake"').replace(
+        '"config.inc.jinja"', '"config.inc.in"'
+    )  # fmt: skip
     files = {name: text.replace("{{", "@").replace("}}", "@") for name, text in CONFIGURED.items()}
     header = "#pragma once\nusing number = @data_type@;\nconstexpr int length = @length@;\n"
-    write_family(tmp_path, files | {"family.toml": toml, "config.inc.jinja": header})
+    write_family(tmp_path, files | {"family.toml": toml, "config.inc.in": header})
     succeeds("build", tmp_path, "-o", tmp_path / "made.fragdb", "--lineinfo", "--quiet", "--jobs", "1")
     assert len([*tmp_path.rglob("config.inc")]) == 1
 
