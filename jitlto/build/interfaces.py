@@ -165,9 +165,8 @@ def path_of(config: CompileConfig, header: str) -> str:
 
 def place_of(config: CompileConfig, header: str, line: int) -> str:
     """Return the place of a line of a header of the interfaces; of a generated one, that in its template."""
-    if config.generated and header in config.generated:
-        return config.generated.locate(header, line)
-    return f"{path_of(config, header)}:{line}"
+    place = config.generated and config.generated.place(header, line)
+    return place or f"{path_of(config, header)}:{line}"
 
 
 def interface_texts(config: CompileConfig) -> dict[str, bytes]:

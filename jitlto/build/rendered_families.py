@@ -249,14 +249,13 @@ def _choose_headers(
     for each in render(family, files):
         values = tuple((name, each.combination[name]) for name in sorted(common))
         found[values] = headers = search.closure(include, each.headers).headers
-        for header, name in (
-            (h, n) for h in sorted(each.headers) if h in headers for n in sorted(each.headers.used(h))
-        ):
-            needed.add(name)
-            if name not in common:
+        for header in sorted(each.headers.keys() & headers.keys()):
+            used = each.headers.templates[header].used & each.combination.keys()
+            needed |= used
+            if name := min(used - common, default=""):
                 other = next(group.name for group in family.groups if name not in group.key)
                 what = f"{header} depends on {name}, and an interface includes it: {name} is not in the key of {other}"
-                where = next(str(each.template) for each in family.generated if each.name == header)
+                where = each.headers.place(header, 1)
                 hint = f"add {name} to the key of every entrypoint and group, or include {header} in no interface"
                 raise FamilyError(what, code="family-interface-parameter", where=where, hint=hint)
     return {tuple(each for each in values if each[0] in needed): headers for values, headers in found.items()}

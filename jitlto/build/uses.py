@@ -33,10 +33,12 @@ def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] |
                 for each, record in records.items()
             }
             for used in map(records.__getitem__, family.uses):
-                if further := sorted({*used.common} - values.keys()):
+                if further := sorted({*families[used.name].common} - values.keys()):
                     what = f"the interfaces of {used.name} depend on {further[0]}, which {name} does not have"
                     hint = f"add {further[0]} to the key of every entrypoint and group of {name}"
                     raise FamilyError(what, code="family-use", where=where, hint=hint)
+                if used.choices:  # it has no fragment of these values
+                    continue
                 for what, hint in _find_differences(records[name], used, records, texts):
                     raise FamilyError(what, code="family-use", where=where, hint=hint)
 

@@ -224,7 +224,10 @@ class HeaderSearch:
         if place is not None and include.quoted and (place.root != _GIVEN or not _EXACT.fullmatch(place.path)):
             directory = os.path.dirname(place.path)  # noqa: PTH120 - a name, no path
             name = f"{directory}/{include.name}" if directory else include.name
-            if not include.name.startswith("/") and (beside := self._look(place.root, name)):
+            # Generated headers are files of the first directory.
+            roots = (_GIVEN, 0) if self._own and place.root <= 0 else (place.root,)
+            found = (self._look(root, name) for root in roots if not include.name.startswith("/"))
+            if beside := next(filter(None, found), None):
                 return beside
         return self._search(include.name)
 

@@ -352,8 +352,8 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         _parse_architectures(table, family.sass, "sass") if family.sass else (),
         family.opaque,
         templates,
-        _generated(table, family, groups, templates, include.values(), uses),
     )
+    made = replace(made, generated=_generated(table, family, made))
     parameters = {name for each in (made, *made.all_used().values()) for group in each.groups for name in group.key}
     for group in made.groups:
         if group.tune is not None:
@@ -507,24 +507,16 @@ def _header(table: TomlTable, key: str, name: str) -> str:
     return name
 
 
-def _generated(
-    table: TomlTable,
-    family: _FamilyTable,
-    groups: Iterable[GroupDeclaration],
-    templates: tuple[Path, ...],
-    include: Iterable[Path],
-    uses: Iterable[FamilyDeclaration],
-) -> tuple[GeneratedHeader, ...]:
+def _generated(table: TomlTable, family: _FamilyTable, made: FamilyDeclaration) -> tuple[GeneratedHeader, ...]:
     """Read the key ``headers``; no file may have the name of one in the directories of headers."""
-    given = [(str(g.interface), g.interface_template, "jinja") for g in groups if g.interface_template]
+    given = [(str(g.interface), g.interface_template, "jinja") for g in made.groups if g.interface_template]
     for name, template in family.headers.items():
-        path = _find_file(table, "template", template, "templates", templates)
+        path = _find_file(table, "template", template, "templates", made.templates)
         given.append((_header(table, "header", name), path, family.syntax))
-    made = (GeneratedHeader(os.path.normpath(name), path, syntax, templates) for name, path, syntax in given)
-    found = {header.name: header for header in made}
-    for each in (header for used in uses for header in used.generated):
-        found.setdefault(each.name, each)
-    for name, directory in ((name, directory) for name in found for directory in include):
+    own = [GeneratedHeader(os.path.normpath(name), path, syntax, made.templates) for name, path, syntax in given]
+    used = [header for each in made.uses for header in each.generated]
+    found = {header.name: header for header in (*used, *own)}
+    for name, directory in ((name, directory) for name in found for directory in made.include):
         if os.path.exists(directory / name):  # noqa: PTH110 - Path.exists raises on a name that is too long
             what = f"header {name!r} is rendered from {found[name].template}, and a file in {directory}, too"
             raise table.error(what, "rename one of them", case="header")

@@ -26,8 +26,7 @@ class RenderedHeaders(dict[str, bytes]):
 
     Args:
         templates: Of all headers, by name.
-        combination: The values.
-        group: The group that has the combination.
+        combination, group: The values, and the group that has them.
 
     Raises:
         RenderError: From a look-up: the template is malformed or uses an undefined name.
@@ -35,24 +34,20 @@ class RenderedHeaders(dict[str, bytes]):
 
     def __init__(self, templates: Mapping[str, Template], combination: Mapping[str, str], group: str) -> None:
         super().__init__()
-        self._templates, self._combination, self._group = templates, combination, group
+        self.templates, self._combination, self._group = templates, combination, group
 
     def __missing__(self, name: str) -> bytes:
         try:
-            self[name] = text = self._templates[name].render(self._combination)[0].encode()
+            self[name] = text = self.templates[name].render(self._combination)[0].encode()
         except RenderError as error:
             if error.code == "render-undefined":
                 error.hint = f"{error.hint}; what an interface includes is rendered for every entrypoint and group"
             raise _in_context(error, self._combination, self._group) from None
         return text
 
-    def used(self, name: str) -> set[str]:
-        """Return the parameters that a header depends on."""
-        return self._templates[name].used & self._combination.keys()
-
-    def locate(self, name: str, line: int) -> str:
-        """Return the place in the template of a line of a header."""
-        return self._templates[name].locate(self._combination, line)
+    def place(self, name: str, line: int) -> str | None:
+        """Return the place in its template of a line of a header; None if it is none of these."""
+        return self.templates[name].locate(self._combination, line) if name in self else None
 
 
 @dataclass(frozen=True, slots=True)

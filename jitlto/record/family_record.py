@@ -80,13 +80,15 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
 
     @property
     def common(self) -> tuple[str, ...]:
-        """The parameters on which its interfaces depend: all fragments of a plan have the same values of them."""
+        """The parameters on which its interfaces depend, of which all fragments of a plan have the same values."""
         return tuple(name for name, _ in self.choices[0].values) if self.choices else ()
 
     def choose(self, values: Mapping[str, str]) -> FamilyRecord:
-        """Return the record with the headers for some values; of several choices that agree, the first counts."""
+        """Return the record with the headers of the first choice that agrees with values; as it is if none does."""
         agreeing = (each.headers for each in self.choices if agrees(each.values, values))
-        return structs.replace(self, headers=tuple(sorted((*self.headers, *next(agreeing, ())))))
+        if (more := next(agreeing, None)) is None:
+            return self
+        return structs.replace(self, headers=tuple(sorted((*self.headers, *more))), choices=())
 
     def group(self, name: str) -> GroupRecord | None:
         """Return the group called ``name``, or None."""

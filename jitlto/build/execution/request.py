@@ -17,7 +17,7 @@ from jitlto.record.fragment import FragmentKey
 from jitlto.record.headers import Source, split_leading_includes
 
 # A place, at the begin of a compiler's message.
-_PLACE = re.compile(r"^(?P<name>.+?)\((?P<line>\d+)\)(?=: )", re.M)
+_PLACE = re.compile(r"^(.+?)\((\d+)\)(?=: )", re.M)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,15 +86,11 @@ class CompileRequest:
         """Add template, combination and source lines to an error of its compile."""
         rendered = self.rendered
         if isinstance(error, CompileError):
-            error.log = _PLACE.sub(self._locate, error.log)
+            place = rendered.headers.place
+            error.log = _PLACE.sub(lambda match: place(match[1], int(match[2])) or match[0], error.log)
             return diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
         error.where = error.where or rendered.origin
         return error
-
-    def _locate(self, match: re.Match[str]) -> str:
-        """Name the template and its line where a compiler names a generated header."""
-        headers, name = self.rendered.headers, match["name"]
-        return headers.locate(name, int(match["line"])) if name in headers else match[0]
 
 
 @lru_cache(maxsize=4096)
