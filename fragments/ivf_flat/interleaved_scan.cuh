@@ -22,9 +22,9 @@ namespace ivf_flat {
 //   distances,     results in rows of row_length. Where there is no candidate, the distance is ∞ (−∞ for
 //   neighbours     order::descending) and the neighbour −1.
 //
-// Capacity > 0: block b of a query takes its probes b, b + blocks_per_query, … and writes a row of its own, number
-// query × blocks_per_query + b: its row_length best, the best first; row_length ≤ Capacity. The caller merges
-// the rows of a query.
+// Capacity > 0: block b of a query takes its probes b, b + blocks_per_query, …, or, where blocks_per_query is a multiple
+// of num_probes, a share of one, and writes a row of its own, number query × blocks_per_query + b: its row_length best,
+// the best first; row_length ≤ Capacity. The caller merges the rows of a query.
 // Capacity 0: no selection. A query has one row, to which its blocks write all distances, 32 for each group of a
 // list, in the order in which they are stored. The rest of the row is left unchanged.
 //

@@ -25,22 +25,24 @@ struct inverted_lists {
 // Hands the distances of all vectors in the probes part, part + parts, … to results.take(probe, number of the vector
 // in its list, slot, distance, whether it is a candidate), 32 at a time, one a lane. Each warp sees a part of them.
 // The warps take groups in turn, and go on counting from list to list: short lists leave no warp idle.
+// Of a multiple of num_probes parts, several share each probe.
 template <typename T, typename AccT, int Veclen, bool ComputeNorm, typename Results>
 __device__ __forceinline__ void scan_lists(const inverted_lists<packed_t<T, Veclen>>& lists, uint32_t query,
                                            const packed_t<T, Veclen>* query_chunks, uint32_t num_chunks,
                                            const uint32_t* probes, uint32_t num_probes, uint32_t part, uint32_t parts,
                                            const void* filter_data, Results& results) {
   const float query_norm = ComputeNorm ? norm<T, AccT, Veclen>(query_chunks, num_chunks) : 0.0f;
-  uint32_t next = threadIdx.x / warp_size;
+  const uint32_t shares = parts > num_probes ? parts / num_probes : 1;
+  uint32_t next = part % shares * warps_per_block + threadIdx.x / warp_size;
 #pragma unroll 1
-  for (uint32_t probe = part; probe < num_probes; probe += parts) {
+  for (uint32_t probe = part / shares; probe < num_probes; probe += parts / shares) {
     const uint32_t list = __ldg(probes + probe);
     if (list == no_list) { continue; }
     const uint32_t size = __ldg(lists.sizes + list);
     const uint32_t first = __ldg(lists.groups + list);
     const uint32_t groups = size / warp_size + (size % warp_size != 0);
 #pragma unroll 1
-    for (; next < groups; next += warps_per_block) {
+    for (; next < groups; next += shares * warps_per_block) {
       const uint64_t group = static_cast<uint64_t>(first) + next;
       const float distance = group_distance<T, AccT, Veclen, ComputeNorm>(
           lists.vectors + group * num_chunks * warp_size, query_chunks, num_chunks, query_norm);

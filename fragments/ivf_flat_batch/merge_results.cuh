@@ -24,14 +24,20 @@ __global__ void merge_results(const float* __restrict__ distances, const int64_t
   uint32_t rank = i % count;
   for (uint32_t row = 0; row < rows && rank < count; ++row) {
     if (row == own) { continue; }
-    uint32_t low = 0;
-    for (uint32_t high = count; low < high;) {
-      const uint32_t middle = (low + high) / 2;
-      const uint64_t place = (query * rows + row) * count + middle;
+    const auto comes_before = [=](uint32_t number) {
+      const uint64_t place = (query * rows + row) * count + number;
       const float other = distances[place];
       const bool first = (neighbours[place] < 0) == empty ? row < own : empty;
       const bool better = ascending != 0 ? other < distance : other > distance;
-      if (better || (other == distance && first)) {
+      return better || (other == distance && first);
+    };
+    // Few of a row come before one of the best: steps that double reach the end of them sooner than halves of the row.
+    uint32_t low = 0;
+    uint32_t high = 1;
+    for (; high <= count && comes_before(high - 1); high *= 2) { low = high; }
+    for (high = min(high - 1, count); low < high;) {
+      const uint32_t middle = (low + high) / 2;
+      if (comes_before(middle)) {
         low = middle + 1;
       } else {
         high = middle;

@@ -48,6 +48,16 @@ def check_path(path: str | os.PathLike[str]) -> None:
     raise OSError(errno.EINVAL, "not a valid path", str(path))
 
 
+def normal_path(path: Path) -> Path:
+    """Return a path without ``..``, unless links would make that another place."""
+    if ".." not in path.parts:
+        return path
+    plain = Path(os.path.normpath(path))
+    with suppress(OSError, ValueError):
+        return plain if os.path.samefile(plain, path) else path  # noqa: PTH121 - of any text
+    return plain
+
+
 def open_descriptor(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
     """Open a file as :func:`os.open` does, without blocking on a FIFO.
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from jitlto.base.errors import JitltoError
+from jitlto.base.files import normal_path
 from jitlto.compile.includes import Include, rewrite, scan, scan_quickly
 from jitlto.compile.source_files import walk_sources
 from jitlto.record.headers import HeaderSet, Source, digest_content
@@ -287,7 +288,7 @@ class HeaderSearch:
         return found
 
     def _path(self, place: _Place) -> Path:
-        return Path(self._roots[place.root], place.path)
+        return normal_path(Path(self._roots[place.root], place.path))
 
     def _read(self, place: _Place) -> bytes:
         if place.root == _GIVEN:

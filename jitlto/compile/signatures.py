@@ -37,7 +37,7 @@ def find_parameters(
         kernel = base_name(mangled)
         lists = [inner for name, inner in defined if name == kernel]
         found = {made for made in map(_read_list, lists) if made is None or len(made) == count}
-        words, defines = {kernel}.union(*lists), re.compile(rf"\b(?:__global__|{re.escape(kernel)})\b")
+        words, defines = {kernel}.union(*lists) - _NO_TYPE, re.compile(rf"\b(?:__global__|{re.escape(kernel)})\b")
         is_sure = not any(macro in words or defines.search(body or "") for macro, body in macros)
         if is_sure and len(found) == 1 and (made := found.pop()) is not None:
             yield mangled, made

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from jitlto.base.errors import FamilyError, JitltoError
+from jitlto.base.files import normal_path
 from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
@@ -286,7 +287,7 @@ def load_family(path: Path) -> FamilyDeclaration:
     Raises:
         FamilyError: If the file cannot be read, is not TOML or has an invalid declaration, in file and table ``where``.
     """
-    return _read(Path(path), (), {})
+    return _read(normal_path(Path(path)), (), {})
 
 
 def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
@@ -450,8 +451,8 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable, templates: Sequen
     group = GroupDeclaration(name, role, given.key, interface, rendered, family.syntax, given.shared)
     if isinstance(given, _BinaryTable):
         matrix = _find_file(table, "matrix", given.matrix, "matrices") if given.matrix else None
-        binary = os.path.normpath(table.path.parent / given.binary)
-        group = replace(group, matrix=matrix, binary=binary, syntax=given.syntax or family.syntax)
+        binary = normal_path(table.path.parent / given.binary)
+        group = replace(group, matrix=matrix, binary=str(binary), syntax=given.syntax or family.syntax)
     if isinstance(given, _DeviceTable):
         _check_options(table, given.options)
         _check_registers(table, family)
@@ -513,7 +514,7 @@ def _generated(table: TomlTable, headers: Mapping[str, str], made: FamilyDeclara
 
 
 def _directory(table: TomlTable, of: str, directory: str) -> Path:
-    path = table.path.parent / directory
+    path = normal_path(table.path.parent / directory)
     if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises on a name that is too long
         what = f"{of} directory {directory!r} does not exist"
         raise table.error(what, "paths are relative to family.toml", case="missing-file")
@@ -529,7 +530,8 @@ def project_root(path: Path) -> Path:
 
 def _find_file(table: TomlTable, key: str, name: str, folder: str, further: Iterable[Path] = ()) -> Path:
     """Find a matrix or template beside ``family.toml``, in a folder beside ``fragments/`` or in ``further`` ones."""
-    candidates = [each / name for each in (table.path.parent, project_root(table.path) / folder, *further)]
+    places = (table.path.parent, project_root(table.path) / folder, *further)
+    candidates = [normal_path(each / name) for each in places]
     for path in candidates:
         if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
             return path

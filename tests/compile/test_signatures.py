@@ -3,6 +3,10 @@
 import pytest
 
 from jitlto.compile.signatures import Parameters, find_parameters
+from jitlto.cuda.toolkit import find_binary
+from tests.conftest import BuildFamily
+
+needs_nvcc = pytest.mark.skipif(find_binary("nvcc") is None, reason="needs nvcc")
 
 
 def find(text: str, *options: str, name: str = "k", most: int = 8) -> Parameters | None:
@@ -129,3 +133,25 @@ def test_types_are_those_of_numbers_and_pointers() -> None:
         ("t", "S*"),
         ("w", "__int128"),
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("toolchain", ["nvrtc", pytest.param("nvcc", marks=needs_nvcc)])
+def test_parameters_by_grid_constant_keep_their_names(build_family: BuildFamily, toolchain: str) -> None:
+    kernel = """struct limits { float low, high; };
+namespace n { template <class T> struct box { T each[3]; }; }
+__global__ void kern(const __grid_constant__ limits bounds, __grid_constant__ const int count, float* __restrict__ out,
+                     const __grid_constant__ n::box<float> other) {
+  *out = bounds.low + count + other.each[1];
+}
+"""
+    toml = f'[family]\nname = "grid"\ntoolchain = "{toolchain}"\n'
+    toml += '[entrypoint.kern]\nmatrix = "one.json"\ntemplate = "kern.cu.jinja"\n'
+    (made,) = build_family({"family.toml": toml, "one.json": "{}", "kern.cu.jinja": kernel}).fragments
+    assert [str(each) for each in made.signature] == ["limits bounds", "int count", "float* out", "n::box<float> other"]
+
+
+def test_a_header_that_defines_what_has_no_type_for_old_compilers_hides_no_name() -> None:
+    made = find("#ifndef __grid_constant__\n#define __grid_constant__\n#endif\n"
+                "__global__ void k(const __grid_constant__ S s) {}")  # fmt: skip
+    assert made == (("s", None),)

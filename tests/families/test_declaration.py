@@ -6,6 +6,7 @@ import pytest
 
 from jitlto.base.errors import FamilyError
 from jitlto.base.versions import Architecture
+from jitlto.compile.headers import HeaderSearch
 from jitlto.families import declaration
 from jitlto.record.fragment import Role
 from jitlto.record.options import LinkOptions
@@ -286,3 +287,32 @@ def test_a_very_long_chain_of_used_families_is_one_clear_error(tmp_path: Path) -
     family = declaration.load_family(tmp_path / "1150" / "family.toml")  # its last one in 10,000,000,000 ways
     assert [*family.all_used()] == [f"f{number}" for number in range(1199, 1150, -1)]
     assert family.interfaces == ("d.cuh",)
+
+
+# --- paths ---
+
+
+def test_paths_have_no_way_back_in_them(tmp_path: Path) -> None:
+    """Messages name files by them."""
+    toml = TOML.replace('"mini"\n', '"mini"\ninclude = ["../mini/../mini/.", "../other"]\n', 1)
+    write_family(tmp_path / "mini", MINI | {"family.toml": toml.replace('"kern.json"', '"../other/kern.json"')})
+    write_family(tmp_path / "other", {"kern.json": "{}", "sub/x.cuh": ""})
+    declared = declaration.load_family(tmp_path / "other" / "sub" / ".." / ".." / "mini" / "family.toml")
+    kern = next(group for group in declared.groups if group.name == "kern")
+    assert (declared.path, kern.matrix) == (tmp_path / "mini" / "family.toml", tmp_path / "other" / "kern.json")
+    assert declared.include == (tmp_path / "mini", tmp_path / "other")
+    assert HeaderSearch(declared.include).path("sub/../sub/x.cuh") == tmp_path / "other" / "sub" / "x.cuh"
+    with raises(FamilyError, "family-missing-file", hint=f"looked for {tmp_path}/no.json"):
+        load(tmp_path / "mini", TOML.replace('"kern.json"', '"../no.json"'))
+
+
+def test_a_way_back_through_a_link_stays_as_it_is(tmp_path: Path) -> None:
+    """Without it the path would lead elsewhere."""
+    write_family(tmp_path / "real" / "mini", MINI | {"family.toml": TOML.replace('"kern.json"', '"../kern.json"')})
+    write_family(tmp_path / "real", {"kern.json": "{}"})
+    write_family(tmp_path, {"kern.json": "other"})
+    (tmp_path / "mini").symlink_to(tmp_path / "real" / "mini")
+    declared = declaration.load_family(tmp_path / "mini" / "family.toml")
+    matrix = next(group.matrix for group in declared.groups if group.name == "kern")
+    assert matrix
+    assert matrix.read_text() == "{}"

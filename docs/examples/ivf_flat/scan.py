@@ -9,8 +9,10 @@ from docs.examples.ivf_flat.lists import GROUP, Lists
 from docs.examples.ivf_flat.steps import Steps
 from jitlto.runtime.family import KernelFamily
 
-#: Threads per block, the same as in `interleaved_scan.cuh`.
-_BLOCK = 256
+#: Threads per block, the same as in `scan_lists.cuh`, and the vectors that they take at once.
+_BLOCK, _AT_ONCE = 256, 256
+#: Rows of results to merge for a query up to which more than two blocks share a list.
+_ROWS = 32
 #: The most blocks of this size that a multiprocessor runs at once.
 _BLOCKS_AT_ONCE = 8
 #: The greatest capacity of any kernel.
@@ -73,7 +75,8 @@ class Scanner:
             compute_norm: As in the family.
             order: As in the family.
             allowed: The words of the filter ``bitset``, uint32; by default all vectors may be found.
-            blocks_per_query: The number of blocks that share a query's probes; by default enough to fill the device.
+            blocks_per_query: The number of blocks that share a query's probes, at most as many or a multiple of them;
+                by default enough to fill the device.
 
         Returns:
             Distances (float32) and ids (int64), both of shape (n, k), the best first. Where there are fewer than ``k``
@@ -83,7 +86,11 @@ class Scanner:
         if not n:
             return cupy.empty((0, k), cupy.float32), cupy.empty((0, k), cupy.int64)
         blocks = blocks_per_query or -(-2 * _BLOCKS_AT_ONCE * _multiprocessors() // n)
-        blocks = 1 if self._steps is None else max(1, min(blocks, n_probes))
+        if self._steps is None:
+            blocks = 1
+        elif blocks > n_probes and blocks_per_query is None:  # several for each list
+            useful = -(-lists.longest_row(1) // _AT_ONCE)
+            blocks = n_probes * max(1, min(blocks // n_probes, max(2, _ROWS // n_probes), useful))
         capacity = capacity_for(k)
         filter_name = "none" if allowed is None else "bitset"
         kernel = self._kernel(

@@ -21,7 +21,7 @@ from jitlto.record.headers import Source, interfaces_first
 
 #: Increment when the same inputs may give a different compiled source or be refused, or when the format of entries
 #: changes.
-REVISION = 19
+REVISION = 20
 
 
 @dataclass(frozen=True, eq=False)

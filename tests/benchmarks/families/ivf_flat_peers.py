@@ -3,10 +3,14 @@
 ``python -m tests.benchmarks.families.ivf_flat_peers`` needs a GPU; without cuVS it measures jitlto alone. Both build an
 index with the same number of lists and default settings, and search it at the fewest probes, of those tried, that reach
 a recall of 0.95. The host times it until the device has done. They take turns, call by call.
+
+Data are in clusters of about a hundred, with normal deviations; or of low rank with heavy tails: products of 32 factors
+of Student's t distribution with three degrees of freedom, and as much noise as a tenth of them.
 """
 
 import itertools
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,11 +24,33 @@ from tests.benchmarks.script import Options, Result
 from tests.benchmarks.timing import in_turn, summaries, wall_milliseconds
 from tests.support.ivf_flat_reference import DTYPES, recall
 
-_TYPES = ("float", "__half", "int8_t")
 _BATCHES = (1, 10, 100, 300, 1000, 10_000)
-_PROBES = (4, 6, 8, 10, 12, 16, 24, 32, 48)
-_DIM, _K, _WANTED = 128, 10, 0.95
-Search = Callable[[Any, int], Any]
+_PROBES = (4, 6, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
+_KS, _WANTED = (10, 100), 0.95
+_RANK, _FREEDOM, _NOISE = 32, 3, 0.1
+_AT_ONCE = 1 << 18  # vectors
+Search = Callable[[Any, int, int], Any]  # queries, results of each, probes
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set: a million vectors or as many of more components, and lists."""
+
+    data: str
+    data_type: str
+    dim: int
+    n: int = 1_000_000
+    n_lists: int = 1024
+
+
+_CASES = (
+    Case("clustered", "float", 128),
+    Case("clustered", "__half", 128),
+    Case("clustered", "int8_t", 128),
+    Case("low rank", "float", 64),
+    Case("low rank", "float", 768, 300_000),
+    Case("low rank", "float", 1536, 200_000),
+)
 
 
 def with_jitlto(dataset: Any, n_lists: int, database: Path) -> tuple[Search, Any]:
@@ -35,7 +61,7 @@ def with_jitlto(dataset: Any, n_lists: int, database: Path) -> tuple[Search, Any
 
     index = Index.build(dataset, n_lists, kernels=database)
     lengths = cp.asnumpy(index.lists.sizes)
-    return lambda queries, n_probes: index.search(queries, _K, n_probes=n_probes)[1], lengths
+    return lambda queries, k, n_probes: index.search(queries, k, n_probes=n_probes)[1], lengths
 
 
 def with_cuvs(dataset: Any, n_lists: int, _database: Path) -> tuple[Search, Any]:
@@ -48,8 +74,8 @@ def with_cuvs(dataset: Any, n_lists: int, _database: Path) -> tuple[Search, Any]
     index = ivf_flat.build(ivf_flat.IndexParams(n_lists=n_lists, metric="sqeuclidean"), dataset, resources=resources)
     resources.sync()
 
-    def search(queries: Any, n_probes: int) -> Any:
-        found = ivf_flat.search(ivf_flat.SearchParams(n_probes=n_probes), index, queries, _K, resources=resources)[1]
+    def search(queries: Any, k: int, n_probes: int) -> Any:
+        found = ivf_flat.search(ivf_flat.SearchParams(n_probes=n_probes), index, queries, k, resources=resources)[1]
         resources.sync()
         return cp.asarray(found)
 
@@ -71,74 +97,87 @@ def _built(
     return times, made[0]
 
 
-def _measure(data_type: str, n: int, n_lists: int, rounds: int, database: Path) -> dict[str, Any]:
-    """Builds, recall and all batches of one data type.
+def _measure(case: Case, rounds: int, database: Path) -> dict[str, Any]:
+    """Builds, recall and all batches of a data set.
 
     Args:
-        data_type: As in the family.
-        n: Vectors of 128 components.
-        n_lists: Lists.
+        case: The data set.
         rounds: Searches of each library with batches from 1,000 up; smaller ones are searched four times as often.
         database: The family ``ivf_flat_batch``.
     """
     import cupy as cp
 
-    dataset, queries = _clustered(n, max(_BATCHES) * 2, data_type)
-    truth = _exact(dataset, queries[:1000])
-    sides: dict[str, tuple[Search, int]] = {}
+    dataset, queries = _drawn(case, case.n), _drawn(case, max(_BATCHES) * 2)
+    truth = _exact(dataset, queries[:1000], max(_KS))
+    sides: dict[str, Search] = {}
     built: dict[str, Any] = {}
+    probes: dict[tuple[str, int], int] = {}
     for name in (name for name in _SIDES if find_spec(name)):
-        times, (search, lengths) = _built(_SIDES[name], dataset, n_lists, database)
-        reached = {p: round(recall(cp.asnumpy(search(queries[:1000], p)), truth), 4) for p in _PROBES}
-        built[name] = {"build_milliseconds": times, "recall": reached}
+        times, (sides[name], lengths) = _built(_SIDES[name], dataset, case.n_lists, database)
+        built[name] = {"build_milliseconds": times}
         if lengths is not None:
             built[name]["lists"] = {"shortest": int(lengths.min()), "longest": int(lengths.max()),
                                     "deviation/mean": round(float(lengths.std() / lengths.mean()), 3)}  # fmt: skip
-        sides[name] = (search, next((p for p in _PROBES if reached[p] >= _WANTED), _PROBES[-1]))
-        built[name]["n_probes"] = sides[name][1]
-        print(f"{data_type} {name}: {built[name]}", flush=True)
+        for k in _KS:
+            reached = {}
+            for p in _PROBES:
+                reached[p] = round(recall(cp.asnumpy(sides[name](queries[:1000], k, p)), truth[:, :k]), 4)
+                probes[name, k] = p
+                if reached[p] >= _WANTED:
+                    break
+            built[name] |= {f"recall of {k}": reached, f"probes for {k}": probes[name, k]}
+        print(f"{case} {name}: {built[name]}", flush=True)
     rows = []
-    for batch in _BATCHES:
+    for k, batch in itertools.product(_KS, _BATCHES):
         begins = itertools.cycle(range(0, len(queries) - batch + 1, batch))
 
-        def call(name: str, batch: int = batch, begins: Any = begins) -> object:
+        def call(name: str, k: int = k, batch: int = batch, begins: Any = begins) -> object:
             begin = next(begins)
-            return sides[name][0](queries[begin : begin + batch], sides[name][1])
+            return sides[name](queries[begin : begin + batch], k, probes[name, k])
 
         count = rounds if batch >= 1000 else 4 * rounds
         turns = in_turn({name: lambda name=name: call(name) for name in sides}, count, wall_milliseconds, warm=2)
         times_of = summaries(turns)
         rates = {name: round(1000 * batch / each["median"]) for name, each in times_of.items()}
-        rows.append({"batch": batch, "milliseconds": times_of, "queries_per_second": rates})
-        print(f"{data_type} batch {batch}: {rates}", flush=True)
-    return {"data_type": data_type, "indexes": built, "rows": rows}
+        rows.append({"k": k, "batch": batch, "milliseconds": times_of, "queries_per_second": rates})
+        print(f"{case} k {k} batch {batch}: {rates}", flush=True)
+    return {**asdict(case), "indexes": built, "rows": rows}
 
 
-def _clustered(n: int, m: int, data_type: str) -> tuple[Any, Any]:
-    """Vectors in clusters of about a hundred, and queries from the same clusters, in device memory."""
+def _drawn(case: Case, n: int) -> Any:
+    """Vectors of a data set, in device memory; others each time."""
+    return _clustered(case, n) if case.data == "clustered" else _low_rank(case, n)
+
+
+def _clustered(case: Case, n: int) -> Any:
     import cupy as cp
 
-    dtype = DTYPES[data_type]
-    centres = cp.random.standard_normal((max(1, n // 100), _DIM), np.float32)
-
-    def draw(count: int) -> Any:
-        rows = cp.empty((count, _DIM), dtype)
-        for begin in range(0, count, 1 << 18):
-            part = slice(begin, min(begin + (1 << 18), count))
-            chosen = cp.random.randint(0, len(centres), part.stop - begin)
-            noise = cp.random.standard_normal((part.stop - begin, _DIM), np.float32)
-            values = centres[chosen] + np.float32(0.6) * noise
-            if dtype.kind != "f":
-                limits = np.iinfo(dtype)
-                middle = 128 if data_type == "uint8_t" else 0
-                values = cp.clip(cp.rint(values * 30 + middle), limits.min, limits.max)
-            rows[part] = values.astype(dtype)
-        return rows
-
-    return draw(n), draw(m)
+    dtype = DTYPES[case.data_type]
+    centres = cp.random.RandomState(0).standard_normal((max(1, case.n // 100), case.dim), np.float32)
+    rows = cp.empty((n, case.dim), dtype)
+    for begin in range(0, n, _AT_ONCE):
+        part = slice(begin, min(begin + _AT_ONCE, n))
+        chosen = cp.random.randint(0, len(centres), part.stop - begin)
+        values = centres[chosen] + np.float32(0.6) * cp.random.standard_normal((len(chosen), case.dim), np.float32)
+        if dtype.kind != "f":
+            limits = np.iinfo(dtype)
+            values = cp.clip(cp.rint(values * 30), limits.min, limits.max)
+        rows[part] = values.astype(dtype)
+    return rows
 
 
-def _exact(dataset: Any, queries: Any) -> np.ndarray[Any, Any]:
+def _low_rank(case: Case, n: int) -> Any:
+    import cupy as cp
+
+    factors = cp.random.RandomState(0).standard_normal((_RANK, case.dim), np.float32)
+    values = cp.random.standard_t(_FREEDOM, (n, _RANK)).astype(np.float32) @ factors
+    for begin in range(0, n, _AT_ONCE):
+        part = values[begin : begin + _AT_ONCE]
+        part += np.float32(_NOISE * _RANK**0.5) * cp.random.standard_normal(part.shape, np.float32)
+    return values.astype(DTYPES[case.data_type])
+
+
+def _exact(dataset: Any, queries: Any, k: int) -> np.ndarray[Any, Any]:
     """The true neighbours, in float64."""
     import cupy as cp
 
@@ -147,37 +186,39 @@ def _exact(dataset: Any, queries: Any) -> np.ndarray[Any, Any]:
     for begin in range(0, len(dataset), 1 << 16):
         rows = dataset[begin : begin + (1 << 16)].astype(cp.float64)
         distances = (rows * rows).sum(axis=1) - 2 * (wanted @ rows.T)
-        places = cp.argpartition(distances, _K, axis=1)[:, :_K]
+        places = cp.argpartition(distances, k, axis=1)[:, :k]
         parts.append((cp.take_along_axis(distances, places, axis=1), places + begin))
     distances, ids = (cp.concatenate(each, axis=1) for each in zip(*parts, strict=True))
-    order = cp.argsort(distances, axis=1)[:, :_K]
+    order = cp.argsort(distances, axis=1)[:, :k]
     return np.asarray(cp.asnumpy(cp.take_along_axis(ids, order, axis=1)))
 
 
 def measure(options: Options) -> Result:
-    n, n_lists = (10_000, 64) if options.small else (1_000_000, 1024)
-    result: Result = {"vectors": n, "dim": _DIM, "lists": n_lists, "k": _K}
     database = options.place / "ivf_flat_batch.fragdb"
     build([declared("ivf_flat_batch")], database)
-    result["types"] = []
-    for data_type in _TYPES:
-        result["types"].append(_measure(data_type, n, n_lists, options.rounds, database))
+    cases = []
+    for case in _CASES:
+        small = replace(case, n=10_000, n_lists=64) if options.small else case
+        cases.append(_measure(small, options.rounds, database))
         free_memory()
-    return result
+    return {"what": __doc__, "cases": cases}
 
 
 def plots(result: Result) -> dict[str, str]:
     """Queries a second against cuVS, by batch; the spread is that of the quartiles of both."""
-    types = result["types"]
-    if not all("cuvs" in each["indexes"] for each in types):
+    cases = result["cases"]
+    if not all("cuvs" in each["indexes"] for each in cases):
         return {}
     groups = [
-        svg.Group(f"batch {rows[0]['batch']:,}", [svg.Value.faster(r["milliseconds"], "jitlto", "cuvs") for r in rows])
-        for rows in zip(*(each["rows"] for each in types), strict=True)
+        svg.Group(
+            f"{rows[0]['k']} of batch {rows[0]['batch']:,}",
+            [svg.Value.faster(r["milliseconds"], "jitlto", "cuvs") for r in rows],
+        )
+        for rows in zip(*(each["rows"] for each in cases), strict=True)
     ]
-    title = "Index of a million vectors: queries a second, against cuVS"
+    names = [f"{each['data_type'].strip('_')} × {each['dim']}, {each['data']}" for each in cases]
     unit = "queries a second of jitlto / of cuVS at a recall of 0.95; lines: quartiles"
-    return {"": svg.bars(title, [each["data_type"].strip("_") for each in types], groups, unit, reference=1.0)}
+    return {"": svg.bars("Inverted lists: queries a second, against cuVS", names, groups, unit, reference=1.0)}
 
 
 if __name__ == "__main__":

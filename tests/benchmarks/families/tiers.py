@@ -3,14 +3,16 @@
 First launches are measured from ``load`` to the driver having loaded the kernel, in fresh processes with empty caches
 that have imported ``cuda.core``, made a context and collected garbage (what that import leaves due would fall into the
 next one); further ones in the same processes; and the same where ``ivf_flat`` gets filters of three lines from its
-caller, each once LTO has linked the one before. Where cuVS is installed, its first searches of an index with each
-metric are beside them, and the second, in fresh processes too. The timeline is of 2,000 launches of one kernel of
-``ivf_flat`` from the first on, each of which the host waits for. Throughput is that of launches of another kernel while
-LTO links, by that afterwards.
+caller, each once LTO has linked the one before. ``bare`` is the least that the fast tier can take: importing msgspec
+and sqlite3, loading nvJitLink, linking the same cubins by its bindings, and loading the kernel. Where cuVS is
+installed, its first searches of an index with each metric are beside them, and the second, in fresh processes too. The
+timeline is of 2,000 launches of one kernel of ``ivf_flat`` from the first on, each of which the host waits for.
+Throughput is that of launches of another kernel while LTO links, by that afterwards.
 """
 
 import gc
 import json
+import pickle
 import shutil
 import statistics
 import time
@@ -23,6 +25,7 @@ import jitlto
 from jitlto.base.config import Config
 from jitlto.base.events import Event, Kind
 from jitlto.build.pipeline import build
+from jitlto.cuda import toolkit
 from jitlto.runtime.session import Session
 from tests.benchmarks import script, svg
 from tests.benchmarks.families.cases import CASES
@@ -65,6 +68,36 @@ for configuration in others:
     times.append(time.perf_counter() - begin)
 print(json.dumps({"tier": tier, "times": [1000 * each for each in times]}))
 """
+_BARE = """
+import ctypes, gc, json, pickle, sys, time
+from pathlib import Path
+import cuda.core
+device = cuda.core.Device(0)
+device.set_current()
+from cuda.bindings import driver
+driver.cuMemAlloc(4096)
+device.sync()
+library, kernels = sys.argv[1], pickle.loads(Path(sys.argv[2]).read_bytes())
+gc.collect()
+times = []
+for flags, inputs, entry in kernels:
+    begin = time.perf_counter()
+    if not times:
+        import msgspec, sqlite3
+        ctypes.CDLL(library)
+        from cuda.bindings import nvjitlink
+    handle = nvjitlink.create(len(flags), flags)
+    for data in inputs:
+        nvjitlink.add_data(handle, nvjitlink.InputType.FATBIN, data, len(data), "input")
+    nvjitlink.complete(handle)
+    cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
+    nvjitlink.get_linked_cubin(handle, cubin)
+    nvjitlink.destroy(handle)
+    kernel = cuda.core.ObjectCode.from_cubin(bytes(cubin)).get_kernel(entry)
+    driver.cuKernelGetFunction(int(kernel.handle))
+    times.append(1000 * (time.perf_counter() - begin))
+print(json.dumps(times))
+"""
 _PEER = """
 import json, time
 import cupy
@@ -105,6 +138,7 @@ def _launches(name: str, kernels: dict[str, list[dict[str, str]]], options: Opti
     """First and further launches of a family's kernels, which are given for each tier."""
     first: Times = {"fast": [], "lto": []}
     further: Times = {"fast": [], "lto": []}
+    bare = _bare(name, kernels["fast"], options)
     place = options.work / "tiers"
     place.mkdir(exist_ok=True)
     for _ in range(2 if options.small else 9):
@@ -119,7 +153,26 @@ def _launches(name: str, kernels: dict[str, list[dict[str, str]]], options: Opti
             assert found["tier"] == tier, f"{name}: {found['tier']} instead of {tier}"
             times.append(found["times"][0])
             further[tier] += found["times"][1:]
+        if bare:
+            found = script.answer(_BARE, *bare, cwd=place)
+            first.setdefault("bare", []).append(found[0])
+            further.setdefault("bare", []).extend(found[1:])
     return {"first_milliseconds": summaries(first), "further_milliseconds": summaries(further)}
+
+
+def _bare(name: str, kernels: list[dict[str, str]], options: Options) -> tuple[str, Path] | None:
+    """Write what nvJitLink gets for each kernel in the fast tier; None where a source is to be compiled first."""
+    if any("source" in each for each in kernels):
+        return None
+    family, made = jitlto.load(name, _path(name, "tiered", options.work)), []
+    for configuration in kernels:
+        plan = family.planner(**configuration).plan().fast
+        assert plan is not None, f"{name}: {configuration} has no fast tier"
+        options_of_link = [f"-arch={plan.link_target.architecture.sm}", *plan.flags]
+        made.append((options_of_link, [plan.database.read(each) for each in plan.images], plan.entry.entry))
+    path = options.work / f"{name}.bare"
+    path.write_bytes(pickle.dumps(made))
+    return toolkit.find_library("nvJitLink"), path
 
 
 def _peer(options: Options) -> Result:
