@@ -126,7 +126,7 @@ def render_family(
             except RenderError as error:
                 raise _in_context(error, combination, group.name, where) from None
             made = RenderedSource(key, group, combination, text, params, headers, interfaces)
-            if not group.binary:
+            if family.generated and not group.binary:
                 reach(made)
             contents = {"": text} | {name: headers[name].decode() for name in sorted(headers)}
             keys[tuple((name, plain_text.digest(each)) for name, each in contents.items())].append(key)
