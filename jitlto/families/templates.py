@@ -81,7 +81,7 @@ def describe_combination(combination: Mapping[str, str]) -> str:
 
 def render_family(
     family: FamilyDeclaration,
-    reach: Callable[[RenderedSource], object] = lambda _: None,
+    reach: Callable[[bytes, RenderedHeaders], object] = lambda *_: None,
     *,
     on_warning: Callable[[str], None] | None = None,
 ) -> Iterator[RenderedSource]:
@@ -91,7 +91,7 @@ def render_family(
 
     Args:
         family: The declaration.
-        reach: Looks up the headers that a source may include, also through others; by default none.
+        reach: Looks up those headers that a source may include, also through others; by default none.
         on_warning: Gets what the naming convention has to say of the matrices.
 
     Raises:
@@ -126,8 +126,8 @@ def render_family(
             except RenderError as error:
                 raise _in_context(error, combination, group.name, where) from None
             made = RenderedSource(key, group, combination, text, params, headers, interfaces)
-            if not group.binary:
-                reach(made)
+            if family.generated and not group.binary:
+                reach(made.source.encode(), headers)
             contents = {"": text} | {name: headers[name].decode() for name in sorted(headers)}
             keys[tuple((name, plain_text.digest(each)) for name, each in contents.items())].append(key)
             yield made
