@@ -88,6 +88,8 @@ class CompileRequest:
         if isinstance(error, CompileError):
             place = rendered.headers.place
             error.log = _PLACE.sub(lambda match: place(match[1], int(match[2])) or match[0], error.log)
+            own = {f"{rendered.key}.cu": rendered.text.encode(), **self.own_closure.headers}
+            error = diagnostics.find_include(error, own, self.closure.headers) or error
             return diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
         error.where = error.where or rendered.origin
         return error
