@@ -248,7 +248,7 @@ def _choose_headers(
             if name := min(used - common, default=""):
                 other = next(group.name for group in family.groups if name not in group.key)
                 what = f"{header} depends on {name}, and an interface includes it: {name} is not in the key of {other}"
-                where = each.headers.place(header, 1)
+                where = each.headers.locate(f"{header}:1")
                 hint = f"add {name} to the key of every entrypoint and group, or include {header} in no interface"
                 raise FamilyError(what, code="family-interface-parameter", where=where, hint=hint)
     if not found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,9 +46,10 @@ class RenderedHeaders(dict[str, bytes]):
             raise _in_context(error, self._combination, self._group) from None
         return text
 
-    def place(self, name: str, line: int) -> str | None:
-        """Return the place in its template of a line of a header; None if it is none of these."""
-        return self.templates[name].locate(self._combination, line) if name in self else None
+    def locate(self, text: str) -> str:
+        """Return a text in which places in these headers, ``name:1`` or ``name(1)``, are those in their templates."""
+        place = rf"(?<![\w./-])({'|'.join(map(re.escape, self)) or '(?!)'})(?::(\d+)|\((\d+)\))"
+        return re.sub(place, lambda m: self.templates[m[1]].locate(self._combination, int(m[2] or m[3])), text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,7 +260,7 @@ def test_an_interface_that_is_a_template_is_checked_for_each_value(tmp_path: Pat
         plan = family.planner(type=type_, factor="3").add_source(user(type_)).plan(arch="sm_90")
         assert toolchain == "nvcc" or plan.link().cubin  # nvJitLink may be older than nvcc
     wrong = UDF["scale.cu.jinja"].replace("{{type}} y", "{{'float' if factor == '3' else type}} y")
-    with raises(CompileError, "compile", "factor=3, type=double", hint="scale(double*, double)"):
+    with raises(CompileError, "compile", "factor=3, type=double", hint="scale.cuh.jinja:3 declares"):
         made(tmp_path, files, scale__cu__jinja=wrong)
 
 
@@ -313,6 +313,15 @@ def test_each_rendering_compiles_alone(tmp_path: Path) -> None:
     packed = UDF["scale.cuh.jinja"] + "{% for n in range(2) %}\n{% endfor %}#pragma pack({{'1' if type == 'double'}})\n"
     with raises(BuildError, "build-interface-pack", "scale.cuh", where="scale.cuh.jinja:5"):
         made(tmp_path, UDF, scale__cuh__jinja=packed)
+
+
+def test_what_is_refused_of_an_interface_is_said_of_its_template(tmp_path: Path) -> None:
+    rows = UDF["scale.cuh.jinja"] + "{% for n in range(2) %}\n{% endfor %}"
+    with raises(BuildError, "build-interface-incomplete", "scale.cuh.jinja:5 declares state"):
+        made(tmp_path, UDF, scale__cuh__jinja=f"{rows}struct state;\n")
+    macro = UDF["scale.cu.jinja"] + "#define LIMIT 2\n"
+    with raises(BuildError, "build-interface-macro", "LIMIT", "scale.cuh.jinja:5"):
+        made(tmp_path, UDF, scale__cuh__jinja=f"{rows}constexpr int limit = LIMIT;\n", scale__cu__jinja=macro)
 
 
 def test_an_interface_may_use_only_what_is_in_every_key(tmp_path: Path) -> None:
