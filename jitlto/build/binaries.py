@@ -131,6 +131,7 @@ def _read(data: bytes, name: str) -> tuple[_Images, LinkInput]:
         else:
             module = parse_ptx(data.decode("utf-8", "replace").rstrip("\0"))
             reads, kind, code, isa = InputKind.PTX, ImageKind.PTX, module.target, module.isa
+            data = b"\n" + data  # nvJitLink 12 takes no PTX out of a fatbin that begins with its first directive
         return [(kind, code, isa, nvfatbin.wrap(kind, data, code))], LinkInput(reads, data, name)
     return [(_KINDS[i.kind], i.architecture, isa, part) for i, isa, part in parts if i.kind in _KINDS], LinkInput(
         reads, data, name

@@ -87,6 +87,7 @@ def library(family: KernelFamily) -> Fragment:
 _FILES: dict[str, tuple[Callable[[], bytes], set[str]]] = {
     "LTO-IR": (ltoir, {"ltoir"}),
     "PTX": (ptx, {"ptx"}),
+    "PTX without comments": (lambda: ptx()[ptx().index(b".version") :], {"ptx"}),
     "cubin": (cubin, {"sass"}),
     "fatbin": (lambda: fatbin(*ImageKind), {"ltoir", "ptx"}),
     "fatbin without LTO-IR": (lambda: fatbin(ImageKind.PTX, ImageKind.SASS), {"ptx"}),
