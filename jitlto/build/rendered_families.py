@@ -14,7 +14,7 @@ from jitlto.base.errors import BuildError, FamilyError, ToolchainError
 from jitlto.base.mangling import base_name
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
-from jitlto.build.binaries import BinaryFile
+from jitlto.build.binaries import BinaryFile, read_file
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_settings import check_settings
@@ -92,7 +92,7 @@ class RenderedFamilies:
         for each in render_family(family, closure, on_warning=self.advice.append):
             group = each.group
             if group.binary:
-                self.binaries.append(BinaryFile.read(each))
+                self.binaries.append(read_file(each, cubins=bool(family.sass)))
                 continue
             how = family.compiler_options(group), group.architectures, family.cubin_options(group)
             config = configs(*how)

@@ -114,7 +114,8 @@ def render_family(
         for warning in matrix.warnings:
             warn(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
-        template = Template(group.template or family.path, group.syntax, group.params, family.templates, group.binary)
+        template = Template(group.template or family.path, group.syntax, group.params, family.templates)
+        template.text = group.binary
         generated = {
             name: Template(path, "jinja" if path.suffix == ".jinja" else "cmake", (), family.templates)
             for name, path in family.generated

@@ -248,18 +248,18 @@ class KernelFamily(Shared):
         Args:
             group: The group of its fragment, which requires nothing of others.
             arch: The target; by default that of the current device.
-            **configuration: Parameter values as text, numbers, booleans or dtypes.
+            **configuration: The values of its key.
 
         Returns:
             The symbol, and LTO-IR in a fatbin, as ``cufftXtSetJITCallback`` takes them.
 
         Raises:
-            PlanError: If the values do not select one fragment, with one function that requires nothing.
+            PlanError: If no fragment has these values, or it has not one function or requires another's.
             VersionError, ArchitectureError: If the installed nvJitLink cannot link it for the target.
         """
-        from jitlto.plan import callback
+        from jitlto.plan import planner
 
-        return callback.find(self.database, self.name, group, self.parameters, arch, configuration)
+        return planner.find_callback(self, group, arch, configuration)
 
     def plan_request(self, request: Request, arch: str | Architecture | None = None) -> Plan:
         """Plan a recorded request, possibly from a different machine.
