@@ -331,6 +331,15 @@ def test_each_rendering_compiles_alone(tmp_path: Path) -> None:
         made(tmp_path, UDF, scale__cuh__jinja=packed)
 
 
+def test_opaque_types_may_depend_on_the_key(tmp_path: Path) -> None:
+    toml = UDF["family.toml"].replace('name = "udf"', 'name = "udf"\nopaque = ["state_float", "state_double"]')
+    header = UDF["scale.cuh.jinja"].replace("({{type}}*", "(struct state_{{type}}*, {{type}}*")
+    kernel = UDF["kern.cu.jinja"].replace("scale(x", "scale(nullptr, x")
+    source = UDF["scale.cu.jinja"].replace("({{type}}*", "(struct state_{{type}}*, {{type}}*")
+    files = {"family.toml": toml, "scale.cuh.jinja": header, "kern.cu.jinja": kernel, "scale.cu.jinja": source}
+    assert len(made(tmp_path, UDF | files).fragments) == 6
+
+
 def test_what_is_refused_of_an_interface_is_said_of_its_template(tmp_path: Path) -> None:
     rows = UDF["scale.cuh.jinja"] + "{% for n in range(2) %}\n{% endfor %}"
     with raises(BuildError, "build-interface-incomplete", "scale.cuh.jinja:5 declares state"):
