@@ -43,18 +43,17 @@ class BinaryFile(NamedTuple):
     rendered: RenderedSource  # whose text is the path
     data: bytes
     sha256: str
+    cubins: bool  # whether they are stored beside other images
 
-    @classmethod
-    def read(cls, rendered: RenderedSource) -> BinaryFile:
-        """Read the file; a BuildError if it cannot be read."""
-        try:
-            data = files.read(rendered.text)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", error)
-            raise _error(
-                rendered, f"cannot be read: {reason}", "unreadable", "paths are relative to family.toml"
-            ) from None
-        return cls(rendered, data, hashlib.sha256(data).hexdigest())
+
+def read_file(rendered: RenderedSource, *, cubins: bool) -> BinaryFile:
+    """Read a file; a BuildError if it cannot be read."""
+    try:
+        data = files.read(rendered.text)
+    except (OSError, ValueError) as error:
+        what, hint = f"cannot be read: {getattr(error, 'strerror', error)}", "the path is relative to family.toml"
+        raise _error(rendered, what, "unreadable", hint) from None
+    return BinaryFile(rendered, data, hashlib.sha256(data).hexdigest(), cubins)
 
 
 def assemble_binaries(
@@ -78,14 +77,16 @@ def assemble_binaries(
     """
     required = {symbol.name: (symbol, fragment.key) for fragment in fragments for symbol in fragment.requires}
     wanted = [required[name][0] for name in sorted(required)]
-    for rendered, data, _ in binaries:
+    for rendered, data, _, cubins in binaries:
         try:
             found, item = _read(data, rendered.text)
             provides, requires = _find_symbols(found, item, wanted, store)
         except JitltoError as error:
             raise _error(rendered, f"cannot be read: {error.what}", "unreadable", error.hint or _HINT) from error
         images = []
-        for kind, architecture, isa, image in found:
+        for kind, architecture, isa, image in [
+            each for each in found if cubins or each[0] is not ImageKind.SASS
+        ] or found:
             sha, its_isa = hashlib.sha256(image).hexdigest(), isa if kind is ImageKind.PTX else None
             images.append(Image(kind, architecture, sha, len(image), BINARY, nvjitlink.version(), its_isa))
             blobs[sha] = image
@@ -130,6 +131,7 @@ def _read(data: bytes, name: str) -> tuple[_Images, LinkInput]:
         else:
             module = parse_ptx(data.decode("utf-8", "replace").rstrip("\0"))
             reads, kind, code, isa = InputKind.PTX, ImageKind.PTX, module.target, module.isa
+            data = b"\n" + data  # nvJitLink 12 takes no PTX out of a fatbin that begins with its first directive
         return [(kind, code, isa, nvfatbin.wrap(kind, data, code))], LinkInput(reads, data, name)
     return [(_KINDS[i.kind], i.architecture, isa, part) for i, isa, part in parts if i.kind in _KINDS], LinkInput(
         reads, data, name

@@ -19,7 +19,7 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_compiler import PROBE_NAME, InterfaceCompiler
 from jitlto.build.interfaces import place_of
 from jitlto.compile.compiler import CompiledSource
-from jitlto.compile.diagnostics import first_error
+from jitlto.compile.diagnostics import ERROR, find_hint, first_error
 from jitlto.record.fragment import Values, agrees
 from jitlto.record.headers import interfaces_first
 
@@ -49,7 +49,6 @@ _PACKS = re.compile(rb"#[ \t]*pragma[ \t]+pack[ \t]*\([ \t]*(?!pop\b|\))")
 _NAMELESS = re.compile(r"\{(?:lambda|unnamed|default arg|parm)|\(anonymous|'lambda|'unnamed")
 _FUNCTION_ARGUMENT = re.compile(r"&\(([\w:]+)\([^()]*\)\)")  # a template argument, which is spelled with its parameters
 _TYPE = re.compile(r"_ZN12jitlto_probe4typeILi(\d+)E")
-_ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
 
 
 class InterfaceProof:
@@ -125,7 +124,7 @@ class InterfaceProof:
                 self._keep_types(family, config, probe)
                 yield from probe.undeclared()
                 return
-            errors = [(int(match["line"]), match["text"]) for match in _ERROR.finditer(log)]
+            errors = [(int(match["line"]), match["text"]) for match in ERROR.finditer(log)]
             faulty = {probe.lines[line]: text for line, text in reversed(errors) if line in probe.lines}
             if not faulty:
                 raise _alone_error(config, config.interfaces[-1], log)
@@ -190,7 +189,7 @@ def find_broken(compiler: InterfaceCompiler, config: CompileConfig, interfaces: 
 
 def _alone_error(config: CompileConfig, interface: str, log: str) -> BuildError:
     texts = config.own_closure(interfaces_first([interface])).headers
-    first, said = _ERROR.search(log), first_error(log) or log
+    first, said = ERROR.search(log), first_error(log) or log
     what, code = f"interface {interface} does not compile alone: ", "build-interface-alone"
     if _PACK in said:
         opened = ((name, text, each) for name, text in texts.items() for each in _PACKS.finditer(text))
@@ -200,7 +199,7 @@ def _alone_error(config: CompileConfig, interface: str, log: str) -> BuildError:
     elif first and first["file"] != PROBE_NAME:
         where, lines = place_of(config, first["file"], int(first["line"])), log[first.end() :].partition("\n\n")[0]
         what += "\n  ".join([first["text"], *filter(None, lines.splitlines())])
-        hint = "include in it what it uses: every source is compiled behind it"
+        hint = find_hint(log) or "include in it what it uses: every source is compiled behind it"
     else:
         where = place_of(config, interface, texts.get(interface, b"").rstrip().count(10) + 1)
         what += f"at its end: {said}"

@@ -80,7 +80,8 @@ class InterfaceRules:
     def _error(self, conflict: Conflict, place: str, where: str) -> BuildError:
         code, does, hint = _KINDS[conflict.kind]
         what = f"{place} {does} {conflict.name}, which the interfaces mention ({conflict.mention(self._headers)})"
-        return BuildError(what, code=f"build-interface-{code}", where=where, hint=hint.format(conflict.header))
+        what, hint = self._config.generated.locate(what), hint.format(conflict.header)
+        return BuildError(what, code=f"build-interface-{code}", where=where, hint=hint)
 
     def _check_types(self) -> None:
         """Check that types are defined or opaque, and that no variable is each source's own."""
@@ -95,11 +96,13 @@ class InterfaceRules:
         for name in sorted(undefined - opaque):
             if not _OF_TOOLKIT.match(name):
                 header = next(h for h, text in self._headers.items() if name.rpartition("::")[2] in words(text))
-                what = f"{header}:{line_of(self._headers[header], name)} declares {name}, and no interface defines it"
+                place = place_of(self._config, header, line_of(self._headers[header], name))
+                what = f"{place} declares {name}, and no interface defines it"
                 hint = f'define it there; or, if no fragment looks into it, write [family] opaque = ["{name}"]'
                 raise BuildError(what, code="build-interface-incomplete", where=where, hint=hint)
         for header, name in ((header, name) for header, read in every.items() for name in sorted(read.internal)):
-            what = f"{header}:{line_of(self._headers[header], name)} defines the variable {name}, of which every source"
+            place = place_of(self._config, header, line_of(self._headers[header], name))
+            what = f"{place} defines the variable {name}, of which every source"
             hint = "declare it extern there and define it in one group, or make it const"
             raise BuildError(f"{what} then has its own", code="build-interface-variable", where=where, hint=hint)
 
@@ -165,8 +168,7 @@ def path_of(config: CompileConfig, header: str) -> str:
 
 def place_of(config: CompileConfig, header: str, line: int) -> str:
     """Return the place of a line of a header of the interfaces; of a generated one, that in its template."""
-    place = config.generated and config.generated.place(header, line)
-    return place or f"{path_of(config, header)}:{line}"
+    return config.generated.locate(f"{path_of(config, header)}:{line}")
 
 
 def interface_texts(config: CompileConfig) -> dict[str, bytes]:

@@ -205,5 +205,6 @@ def _explain(request: CompileRequest, error: JitltoError, compiler: InterfaceCom
     """Return what is to blame for a failure: perhaps an interface that does not compile, and not the source behind."""
     if isinstance(error, CompileError) and error.code == CompileError.code:
         explain(error, interface_texts(request.config), own_texts(request.rendered, request.config))
+        error.hint = error.hint and request.rendered.headers.locate(error.hint)
         return find_broken(compiler, request.config, request.config.interfaces) or error
     return error

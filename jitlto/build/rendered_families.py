@@ -14,7 +14,7 @@ from jitlto.base.errors import BuildError, FamilyError, ToolchainError
 from jitlto.base.mangling import base_name
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
-from jitlto.build.binaries import BinaryFile
+from jitlto.build.binaries import BinaryFile, read_file
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_settings import check_settings
@@ -29,7 +29,7 @@ from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord, InterfaceHeaders
 from jitlto.record.fragment import FragmentKey, Values
-from jitlto.record.headers import STD_HEADERS
+from jitlto.record.headers import STD_HEADERS, Source
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 # Whatever may ask for the architecture: __CUDA_ARCH__ and its like, <nv/target>, and what libraries make of them; what
@@ -86,13 +86,13 @@ class RenderedFamilies:
         toolchain = self._find(family.toolchain)
         configs = functools.cache(functools.partial(_config, family, toolchain, self._files))
         chosen: dict[object, CompileConfig] = {}
-        rendered = render(family, self._files, on_warning=self.advice.append)
+        closure = header_search(family, self._files).closure
         rules = functools.cache(functools.partial(InterfaceRules, family))
         requests = []
-        for each in rendered:
+        for each in render_family(family, closure, on_warning=self.advice.append):
             group = each.group
             if group.binary:
-                self.binaries.append(BinaryFile.read(each))
+                self.binaries.append(read_file(each, cubins=bool(family.sass)))
                 continue
             how = family.compiler_options(group), group.architectures, family.cubin_options(group)
             config = configs(*how)
@@ -187,9 +187,9 @@ def _config(
     which the code differs, as cubins for them would mean something else.
     """
     is_nvcc = toolchain.name == "nvcc"
-    own = _search(family, files, options=options)
+    own = header_search(family, files, options=options)
     system = toolchain.header_roots()
-    search = _search(family, files, options=options, system=system, strict=not is_nvcc, as_written=is_nvcc)
+    search = header_search(family, files, options=options, system=system, strict=not is_nvcc, as_written=is_nvcc)
     every = tuple(sorted({*family.architectures, *archs}))
     forms = family.image_forms(every)
     how = CompileConfig(toolchain, search, own, every, options, forms, family.interfaces, cubin_options=cubin_options)
@@ -201,17 +201,9 @@ def _config(
     return replace(how, candidates=tuple(sorted(candidates)), linker=linker)
 
 
-def _search(family: FamilyDeclaration, files: dict[str, bytes] | None, **how: Any) -> HeaderSearch:
+def header_search(family: FamilyDeclaration, files: dict[str, bytes] | None = None, **how: Any) -> HeaderSearch:
     """Return the search for a family's headers, in which the generated ones are empty."""
     return HeaderSearch(family.include, {name: b"" for name, _ in family.generated}, files=files, **how)
-
-
-def render(
-    family: FamilyDeclaration, files: dict[str, bytes] | None = None, **how: Callable[[str], None]
-) -> Iterator[RenderedSource]:
-    """Render a family; arguments and errors are those of :func:`~jitlto.families.templates.render_family`."""
-    search = _search(family, files)
-    return render_family(family, lambda each: search.closure(each.source.encode(), each.headers).headers, **how)
 
 
 def _names_architectures(config: CompileConfig, rendered: RenderedSource) -> bool:
@@ -239,25 +231,29 @@ def with_used(families: Iterable[FamilyDeclaration]) -> tuple[FamilyDeclaration,
 
 
 def _choose_headers(
-    family: FamilyDeclaration, include: bytes, search: HeaderSearch, files: dict[str, bytes] | None
+    family: FamilyDeclaration, include: bytes, closure: Callable[..., Source]
 ) -> dict[Values, Mapping[str, bytes]]:
     """Return the headers of the interfaces for each choice of the values on which generated ones among them depend."""
-    if not family.generated:
-        return {(): search.closure(include).headers}
+    plain = closure(include).headers
+    if plain.keys().isdisjoint(dict(family.generated)):
+        return {(): plain}
     common, needed = set[str].intersection(*(set(group.key) for group in family.groups)), set[str]()
     found = {}
-    for each in render(family, files):
+    for each in render_family(family, closure):
         values = tuple((name, each.combination[name]) for name in sorted(common))
-        found[values] = headers = search.closure(include, each.headers).headers
+        found[values] = headers = closure(include, each.headers).headers
         for header in sorted(each.headers.keys() & headers.keys()):
             used = each.headers.templates[header].used & each.combination.keys()
             needed |= used
             if name := min(used - common, default=""):
                 other = next(group.name for group in family.groups if name not in group.key)
                 what = f"{header} depends on {name}, and an interface includes it: {name} is not in the key of {other}"
-                where = each.headers.place(header, 1)
+                where = each.headers.locate(f"{header}:1")
                 hint = f"add {name} to the key of every entrypoint and group, or include {header} in no interface"
                 raise FamilyError(what, code="family-interface-parameter", where=where, hint=hint)
+    if not found:
+        what, hint = "an interface is rendered for no values", "declare it in families that have groups with a matrix"
+        raise FamilyError(what, code="family-interface-parameter", where=str(family.path), hint=hint)
     return {tuple(each for each in values if each[0] in needed): headers for values, headers in found.items()}
 
 
@@ -271,7 +267,7 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
     Raises:
         FamilyError: If an interface header is not in the family's include directories.
     """
-    search = _search(family, files)
+    search = header_search(family, files)
     for group in family.groups:
         if group.interface and search.find(group.interface) is None:
             what = f"interface {group.interface!r} does not exist"
@@ -282,7 +278,7 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
     if STD_HEADERS in family.include:  # callers' sources may include them too
         names += sorted(each.name for each in STD_HEADERS.iterdir())
     include = "".join(f'#include "{name}"\n' for name in names)
-    choices = _choose_headers(family, include.encode(), search, files)
+    choices = _choose_headers(family, include.encode(), search.closure)
     try:
         texts = {v: {(name, text.decode()) for name, text in headers.items()} for v, headers in choices.items()}
     except UnicodeDecodeError as error:

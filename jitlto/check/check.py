@@ -81,9 +81,9 @@ def _check_family(
 ) -> FamilyCheck:
     failures, notes, pairs = compare_family(family, proof, work) if compare else ([], [], None)
     stubs, unproved = plan_stubs(family, proof.kernels)
-    complete = [each for each in proof.kernels if not each.user_symbols or stubs[each.user_symbols]]
+    complete = [kernel for kernel in proof.kernels if id(kernel) in stubs]
     chosen = complete if len(complete) <= MOST_KERNELS else choose_kernels(complete)
-    kernels = [(kernel, target, stubs.get(kernel.user_symbols)) for target in targets for kernel in chosen]
+    kernels = [(kernel, target, stubs[id(kernel)]) for target in targets for kernel in chosen]
     jobs = [LinkJob.make(family, kernel, target, stub=stub) for kernel, target, stub in kernels]
     late: list[Finding] = []
     if targets and any(any(each.images_of(ImageKind.SASS)) for each in family.database.planned(family.name)[1]):

@@ -19,7 +19,7 @@ from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.enumeration import Kernel
 from jitlto.plan.plan import Plan
 from jitlto.plan.user_code.adapter import write_stub
-from jitlto.record.fragment import Fragment, ImageKind, Symbol
+from jitlto.record.fragment import Fragment, ImageKind
 from jitlto.runtime.family import KernelFamily
 
 _AT_ONCE = 32  # jobs of one call, so that there are calls for every core
@@ -91,29 +91,32 @@ class LinkJob:
             return False
 
 
-def plan_stubs(
-    family: KernelFamily, kernels: Iterable[Kernel]
-) -> tuple[dict[tuple[Symbol, ...], Plan | None], list[Finding]]:
-    """Plan kernels as callers do, with a stub of what they supply: of all that lack the same symbols, one.
+def plan_stubs(family: KernelFamily, kernels: Iterable[Kernel]) -> tuple[dict[int, Plan | None], list[Finding]]:
+    """Plan kernels as callers do, with a stub of what they supply: of all that lack the same, one.
 
     Returns:
-        The plans by these symbols, None for symbols of which no stub can be made, and notes that say why not.
+        By the id of each kernel that can be linked, such a plan, None if it lacks nothing; notes on why others cannot.
     """
-    plans: dict[tuple[Symbol, ...], Plan | None] = {}
-    notes: list[Finding] = []
+    made: dict[object, Plan | Finding | None] = {}
+    found: dict[int, Plan | Finding | None] = {}
     for kernel in kernels:
         symbols, entry = kernel.user_symbols, kernel.resolution.entry.key
-        if symbols and symbols not in plans:
-            planner = family.planner(entry.group, **kernel.configuration)
-            try:
-                plans[symbols] = planner.add_source(write_stub(symbols), "stub.cu").plan()
-            except JitltoError as error:
-                plans[symbols] = None
-                names = ", ".join(demangle(symbol.name) for symbol in symbols)
-                failure = link_failure(error, entry.text, kernel.configuration, None)
-                message = f"kernels are not linked with a stub of {names}: {failure.message}"
-                notes.append(replace(failure, kind=Kind.SUPPLIED, message=message))
-    return plans, notes
+        lacks: object = symbols and (
+            symbols,
+            *map(kernel.configuration.get, family.record.common),
+        )  # the same interfaces
+        try:
+            if lacks and lacks not in made:
+                planner = family.planner(entry.group, **kernel.configuration)
+                made[lacks] = planner.add_source(write_stub(symbols), "stub.cu").plan()
+        except JitltoError as error:
+            failure = link_failure(error, entry.text, kernel.configuration, None)
+            names = ", ".join(demangle(symbol.name) for symbol in symbols)
+            message = f"kernels are not linked with a stub of {names}: {failure.message}"
+            made[lacks] = replace(failure, kind=Kind.SUPPLIED, message=message)
+        found[id(kernel)] = made.get(lacks)
+    stubs = {number: plan for number, plan in found.items() if not isinstance(plan, Finding)}
+    return stubs, [plan for plan in made.values() if isinstance(plan, Finding)]
 
 
 @dataclass(frozen=True)

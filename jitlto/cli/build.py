@@ -18,13 +18,13 @@ from jitlto.build.execution import dask
 from jitlto.build.execution.trace import Trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.merge import merge_databases
-from jitlto.build.rendered_families import RenderedFamilies, with_used
-from jitlto.build.rendered_families import render as render_sources
+from jitlto.build.rendered_families import RenderedFamilies, header_search, with_used
 from jitlto.build.shards import Shard
 from jitlto.cli.output import check_output, print_built, progress, write_output
 from jitlto.cli.parameters import PATH, allow_incomplete_option, as_callback, jobs_option, json_option
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
+from jitlto.families.templates import render_family
 from jitlto.packaging.project import copy_prebuilt, load_package
 
 
@@ -41,7 +41,7 @@ def render(name: str, output: Path) -> None:
     family = declaration.load_family(declaration.find_family(name))
     families = (family, *family.all_used().values())  # no two of which have a group of one name
     count = 0
-    for rendered in chain.from_iterable(map(render_sources, families)):
+    for rendered in chain.from_iterable(render_family(each, header_search(each).closure) for each in families):
         path = output / rendered.group.name / rendered.key.file_name
         headers = {path.with_suffix("") / name: text for name, text in rendered.headers.items()}
         for file, text in {path: rendered.text.encode(), **headers}.items():

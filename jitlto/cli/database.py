@@ -1,9 +1,9 @@
 """``jitlto ls`` and ``show``: what a database holds."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec import to_builtins
@@ -16,8 +16,7 @@ from jitlto.cli.output import print_result
 from jitlto.cli.parameters import PATH, json_option
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.database import FragmentDatabase
-from jitlto.record.family_record import GroupRecord
-from jitlto.record.fragment import Fragment, Symbol
+from jitlto.record.fragment import Fragment, FragmentKey
 
 
 @click.command(epilog="Example: jitlto ls search.fragdb")
@@ -27,16 +26,13 @@ def ls(database: Path, as_json: bool) -> None:
     """List the fragments of DB, or of a family: role, size of all images, key."""
     opened, family = open_database(database)
     with opened:
-        fragments = list(opened.fragments(family))
-        families = [record for name, record in sorted(opened.families.items()) if family in (None, name)]
-        supplied = [(record.name, group) for record in families for group in record.groups if group.supplied]
-        listed = [{"family": name, **to_builtins(group)} for name, group in supplied]
-        about = {"digest": opened.digest, "part": opened.part and str(opened.part), "supplied": listed}
-        result = about | {"fragments": list(map(_as_dict, fragments)) if as_json else []}
-        rows = ((sum(image.size for image in each.images), each) for each in fragments)
+        fragments, supplied = opened.fragments(family), _list_supplied(opened, family)
+        about = {"digest": opened.digest, "part": opened.part and str(opened.part)}
+        listed = {"fragments": fragments, "supplied": supplied}
+        result = about | {what: list(map(_as_dict, several)) if as_json else [] for what, several in listed.items()}
+        rows = ((sum(image.size for image in each.images) or "supplied", each) for each in (*fragments, *supplied))
         lines = (f"{fragment.role:<10} {size:>8}  {fragment.key}" for size, fragment in rows)
-        left = (f"{group.role:<10} supplied  {name}/{group.name}  {group.interface}" for name, group in supplied)
-        print_result(result, chain(lines, left), as_json=as_json)
+        print_result(result, lines, as_json=as_json)
         click.echo(f"{pluralize(len(fragments), 'fragment')}, digest {opened.digest}", err=True)
 
 
@@ -50,52 +46,44 @@ def show(database: Path, key: str, as_json: bool) -> None:
     """Show one fragment of DB, by its KEY: what it provides and requires, and its images."""
     opened, family = open_database(database)
     with opened:
-        fragments = {fragment.key.text: fragment for fragment in opened.fragments(family)}
+        several = (*opened.fragments(family), *_list_supplied(opened, family))
+        fragments = {fragment.key.text: fragment for fragment in several}
         fragment = fragments.get(key)
-        if fragment is None and (supplied := _find_supplied(opened, key)):
-            declared, symbols = supplied
-            about = {**to_builtins(declared), "key": key, "provides": to_builtins(symbols)}
-            lines = [f"{key}  ({declared.role}, supplied by callers)", f"  interface {declared.interface}"]
-            print_result(about, [*lines, *_symbol_lines("provides", symbols)], as_json=as_json)
-            return
         if fragment is None:
             of_group = {each.key.group: text for text, each in fragments.items()}
             hint = f"{suggest(of_group.get(key, key), fragments)} `jitlto ls {database}` lists the keys".lstrip()
             raise DatabaseError(f"no fragment {key}", code="database-no-such-fragment", where=str(database), hint=hint)
         group = opened.families[fragment.key.family].group(fragment.key.group)
-    tune = to_builtins(group.tune) if group and group.tune else {}
-    result = _as_dict(fragment) | ({"tune": tune} if tune else {})
-    print_result(result, _lines(fragment, tune), as_json=as_json)
+    about = {"interface": group.interface} if group and group.interface else {}
+    about |= {"supplied": "by callers"} if not fragment.images else {}
+    about |= {"tune": to_builtins(group.tune)} if group and group.tune else {}
+    print_result(_as_dict(fragment) | about, _lines(fragment, about), as_json=as_json)
 
 
-def _find_supplied(database: FragmentDatabase, key: str) -> tuple[GroupRecord, list[Symbol]] | None:
-    """Return a group that callers supply, named as ``family/group``, and what fragments require of it."""
-    family, _, name = key.partition("/")
-    if family not in database.families:
-        return None
-    record, fragments = database.planned(family)
-    group, owners = record.group(name), record.supplied_groups()
-    if group is None or not group.supplied:
-        return None
-    symbols = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
-    return group, [symbol for name, symbol in sorted(symbols.items()) if group in owners(name)]
+def _list_supplied(database: FragmentDatabase, family: str | None) -> list[Fragment]:
+    """Return the groups that callers supply, each as a fragment without images that provides what others require."""
+    required = {symbol.name: symbol for fragment in database.fragments() for symbol in fragment.requires}
+    found = []
+    for record in (each for name, each in sorted(database.families.items()) if family in (None, name)):
+        owners = record.supplied_groups()
+        for group in (each for each in record.groups if each.supplied):
+            provides = tuple(required[name] for name in sorted(required) if group in owners(name))
+            found.append(Fragment(FragmentKey(record.name, group.name), group.role, "", (), provides, (), ()))
+    return found
 
 
-def _symbol_lines(what: str, symbols: Iterable[Symbol]) -> Iterator[str]:
-    for symbol in symbols:
-        yield f"  {what}  {demangle(symbol.name)}  layout {symbol.layout}{'  weak' if symbol.weak else ''}"
-
-
-def _lines(fragment: Fragment, tune: Mapping[str, object]) -> Iterator[str]:
+def _lines(fragment: Fragment, about: Mapping[str, Any]) -> Iterator[str]:
     yield f"{fragment.key}  ({fragment.role})"
     if fragment.entry:
         yield f"  kernel    {demangle(fragment.entry)}"
         yield f"  signature ({', '.join(map(str, fragment.signature))})"
-    yield from _symbol_lines("provides", fragment.provides)
-    yield from _symbol_lines("requires", fragment.requires)
+    yield from (f"  {what:<9} {about[what]}" for what in ("supplied", "interface") if what in about)
+    for what, symbols in (("provides", fragment.provides), ("requires", fragment.requires)):
+        for symbol in symbols:
+            yield f"  {what}  {demangle(symbol.name)}  layout {symbol.layout}{'  weak' if symbol.weak else ''}"
     for image in fragment.images:
         yield f"  image     {image}, {image.size} bytes, sha256 {image.sha256}"
-    for what, text in tune.items():
+    for what, text in about.get("tune", {}).items():
         yield f"  tune      {what}: {json.dumps(text)}"
 
 

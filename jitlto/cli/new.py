@@ -63,8 +63,7 @@ def cmake(lists: Path, output: Path, definitions: tuple[str, ...], toolchain: st
     Writes a family.toml for each directory of templates; matrices, templates and headers stay where they are. CMake
     evaluates the file, without a compiler; of the project's dependencies, those that are installed as CMake packages
     count. execute_process() does nothing. Import only projects that you trust: CMake may read and write any of your
-    files. A family without kernels is used by all others. Compiler options that the compiler does not take are
-    translated, or left out and listed.
+    files. A family without kernels is used by all others. Options that the compiler lacks are translated or listed.
     """
     project = read_project(lists, dict(parse_pairs(definitions)), output, toolchain)
     families, notes = make_families(project)

@@ -1,9 +1,10 @@
 """Error messages of NVRTC and nvcc, with hints and the source lines they refer to (nvJitLink's: ``nvjitlink``)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jitlto.base.errors import CompileError
+from jitlto.compile.includes import scan_quickly
 from jitlto.cuda import toolkit
 from jitlto.record.headers import STD_HEADERS
 
@@ -12,9 +13,11 @@ _C_HEADERS = frozenset((
     "memory.h", "pthread.h", "setjmp.h", "signal.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h",
     "stdio.h", "stdlib.h", "string.h", "threads.h", "time.h", "uchar.h", "unistd.h", "wchar.h",
 ))  # fmt: skip
+ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
 _MISSING = re.compile(r'(?:^(.+)\((\d+)\): [\w ]*error: )?(?:cannot|could not) open source file "([^"]+)"', re.M)
 _ERROR = re.compile(r"\b(?:error|fatal)(?: #[\w-]+)?: (.*)")
 _PROGRAM_NAME = re.compile(r"\b[0-9a-f]{20}\.cu\b")  # nvrtc.program_name
+_GUARD = "put it and what uses it under #ifndef __CUDACC_RTC__"
 _CONTEXT_LINES = 3
 
 
@@ -55,8 +58,7 @@ def find_hint(log: str, otherwise: str = "") -> str | None:
         return None
     if is_host_header(log):
         device = f"cuda/std/{f'c{name[:-2]}' if name.endswith('.h') else name}"  # of the installed libcu++
-        instead = f"remove the include of <{name}> (printf and the like are built in), put it and what uses it"
-        instead += " under #ifndef __CUDACC_RTC__"
+        instead = f"remove the include of <{name}> (printf and the like are built in), {_GUARD}"
         if any((root / device).is_file() for root in toolkit.header_roots()):
             instead = f"include <{device}> instead of <{name}>"
         offered = "std_headers = true or " if (STD_HEADERS / name).is_file() else ""
@@ -68,6 +70,26 @@ def find_hint(log: str, otherwise: str = "") -> str | None:
         f"{name} is not beside the including file, in the family's include directories or in the toolkit; packages of "
         "their own, such as nvidia-curand and nvidia-cutlass, have the headers of device libraries"
     )
+
+
+def find_include(error: CompileError, own: Mapping[str, bytes], headers: Mapping[str, bytes]) -> CompileError | None:
+    """Return an error for an author's include that leads to one in a toolkit's header itself; None if none does."""
+    first = ERROR.search(error.log)
+    if first is None or "detected during" in error.log[first.end() :].partition("\n\n")[0]:  # instantiation
+        return None
+
+    def leads(name: str, seen: set[str]) -> bool:
+        seen.add(name)
+        names = (each.name for each in scan_quickly(headers.get(name, b"")))
+        return name == first[1] or any(leads(each, seen) for each in names if each not in seen)
+
+    for name, text in own.items():
+        for include in scan_quickly(text):
+            if include.name not in own and leads(include.name, {*own}):
+                line = text.count(b"\n", 0, include.start) + 1
+                what = f"{name}:{line} includes <{include.name}>, which NVRTC does not understand: {first[0]}"
+                return CompileError(what, code=error.code, hint=f'{_GUARD}, or set toolchain = "nvcc" under [family]')
+    return None
 
 
 def annotate(error: CompileError, name: str, text: str, where: str) -> CompileError:

@@ -8,9 +8,6 @@ from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.source_files import walk_sources
 from jitlto.families.declaration import FamilyDeclaration
 
-# Of names of binaries.
-_PLACEHOLDER = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|@\w+@")
-
 
 def family_files(family: FamilyDeclaration, *, thorough: bool = False) -> list[Path]:
     """List the files that building a family may read, sorted.
@@ -25,7 +22,7 @@ def family_files(family: FamilyDeclaration, *, thorough: bool = False) -> list[P
     templates |= {template for _, template in family.generated}
     folders = {*family.include, *family.templates, *(each.parent for each in templates)}
     found = {family.path, *(group.matrix for group in family.groups if group.matrix)}
-    patterns = [_PLACEHOLDER.sub("*", group.binary) for group in family.groups if group.binary]
+    patterns = (re.sub(r"\{\{.*?\}\}|@\w+@", "*", group.binary) for group in family.groups if group.binary)
     found.update(Path(path) for pattern in patterns for path in glob(pattern))  # noqa: PTH207 - of any directory
     found.update(walk_sources(sorted(folders), thorough=thorough))
     search = HeaderSearch(family.include)

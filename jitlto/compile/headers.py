@@ -129,7 +129,7 @@ class HeaderSearch:
         main = self._resolve(None, text)
         start, texts = {*self._reachable(main)}, dict[str, bytes]()
         headers = self._collect(frozenset(start))
-        while given is not None and (reached := self._given.keys() & headers.keys() - texts.keys()):
+        while given is not None and (reached := (self._given.keys() & headers.keys()) - texts.keys()):
             for name in sorted(reached):
                 own = self._resolve(_Place(_GIVEN, name), given[name])
                 start.update(self._reachable(own))

@@ -31,18 +31,10 @@ class Template:
         syntax: ``jinja`` or ``cmake``.
         params: The entries.
         directories: Where templates that it names are searched behind its own directory.
-        text: In place of the file's.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        syntax: str,
-        params: Sequence[str] = (),
-        directories: Sequence[Path] = (),
-        text: str | None = None,
-    ) -> None:
-        self._text = text
+    def __init__(self, path: Path, syntax: str, params: Sequence[str] = (), directories: Sequence[Path] = ()) -> None:
+        self.text: str | None = None  # in place of the file's
         self._path, self._params, self._directories = path, params, (path.parent, *directories)
         #: The names that were looked up.
         self.used: set[str] = set()
@@ -84,7 +76,7 @@ class Template:
         return text
 
     def _make(self, entry: str | None) -> jinja2.Template | _CMakeTemplate:
-        entry = self._text if entry is None else entry
+        entry = self.text if entry is None else entry
         if self._environment is None:
             return _CMakeTemplate(self._path.read_text("utf-8-sig") if entry is None else entry, self.used)
         if entry is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,9 +46,10 @@ class RenderedHeaders(dict[str, bytes]):
             raise _in_context(error, self._combination, self._group) from None
         return text
 
-    def place(self, name: str, line: int) -> str | None:
-        """Return the place in its template of a line of a header; None if it is none of these."""
-        return self.templates[name].locate(self._combination, line) if name in self else None
+    def locate(self, text: str) -> str:
+        """Return a text in which places in these headers, ``name:1`` or ``name(1)``, are those in their templates."""
+        place = rf"(?<![\w./-])({'|'.join(map(re.escape, self)) or '(?!)'})(?::(\d+)|\((\d+)\))"
+        return re.sub(place, lambda m: self.templates[m[1]].locate(self._combination, int(m[2] or m[3])), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def describe_combination(combination: Mapping[str, str]) -> str:
 
 def render_family(
     family: FamilyDeclaration,
-    reach: Callable[[RenderedSource], object] = lambda _: None,
+    reach: Callable[[bytes, RenderedHeaders], object] = lambda *_: None,
     *,
     on_warning: Callable[[str], None] | None = None,
 ) -> Iterator[RenderedSource]:
@@ -91,7 +93,7 @@ def render_family(
 
     Args:
         family: The declaration.
-        reach: Looks up the headers that a source may include, also through others; by default none.
+        reach: Looks up those headers that a source may include, also through others; by default none.
         on_warning: Gets what the naming convention has to say of the matrices.
 
     Raises:
@@ -112,7 +114,8 @@ def render_family(
         for warning in matrix.warnings:
             warn(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
-        template = Template(group.template or family.path, group.syntax, group.params, family.templates, group.binary)
+        template = Template(group.template or family.path, group.syntax, group.params, family.templates)
+        template.text = group.binary
         generated = {
             name: Template(path, "jinja" if path.suffix == ".jinja" else "cmake", (), family.templates)
             for name, path in family.generated
@@ -126,8 +129,8 @@ def render_family(
             except RenderError as error:
                 raise _in_context(error, combination, group.name, where) from None
             made = RenderedSource(key, group, combination, text, params, headers, interfaces)
-            if not group.binary:
-                reach(made)
+            if family.generated and not group.binary:
+                reach(made.source.encode(), headers)
             contents = {"": text} | {name: headers[name].decode() for name in sorted(headers)}
             keys[tuple((name, plain_text.digest(each)) for name, each in contents.items())].append(key)
             yield made

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from jitlto.base.errors import JitltoError, PlanError
 from jitlto.base.events import Kind
+from jitlto.base.mangling import demangle
 from jitlto.base.text import abbreviate, check_type
 from jitlto.base.versions import Architecture
+from jitlto.cuda import device, nvjitlink
+from jitlto.cuda.compatibility import select_image
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.plan.configuration import LINK_MODES, normalize_configuration
 from jitlto.plan.plan import Plan, Request, SuppliedInput
 from jitlto.plan.resolve import Resolution, choose_entry, resolve
 from jitlto.plan.supplied import UserSymbols
-from jitlto.record.fragment import Fragment, FragmentKey
+from jitlto.record.fragment import Fragment, FragmentKey, ImageKind, Role, SymbolKind, agrees
 
 if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs needs none of them
     from jitlto.database import FragmentDatabase
@@ -184,10 +187,12 @@ class Planner(Generic[Loaded]):
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
         options = record.link.merge(link_options)
+        common: dict[str, str] = {}  # the values on which the interfaces depend
         if callers.choices and (self._supplied or self._functions):
             entry = choose_entry(index, self._configuration, self._entry, self._pinned)
-            callers = callers.choose(dict(entry.key.parameters))
-        supplied = self._inputs(database, callers, index) if self._supplied or self._functions else []
+            common = {name: value for name, value in entry.key.parameters if name in callers.common}
+            callers = callers.choose(common)
+        supplied = self._inputs(database, callers, index, common) if self._supplied or self._functions else []
         resolution = self._resolve(index, supplied, libraries=options.libraries)
         request = None  # a Python function cannot be recorded
         if not self._functions:
@@ -224,12 +229,15 @@ class Planner(Generic[Loaded]):
             libraries=libraries,
         )
 
-    def _inputs(self, database: FragmentDatabase, record: FamilyRecord, index: Index) -> list[inputs.UserInput]:
+    def _inputs(
+        self, database: FragmentDatabase, record: FamilyRecord, index: Index, common: Mapping[str, str]
+    ) -> list[inputs.UserInput]:
         from jitlto.plan.user_code import inputs, python_functions
 
         store = self._family.session.kernel_cache.store
         has_binary = any(kind not in (None, InputKind.PTX) for _, _, kind in self._supplied)
-        fragments = database.planned(self._family.name)[1] if self._functions or has_binary else []
+        planned = database.planned(self._family.name)[1] if self._functions or has_binary else []
+        fragments = [fragment for fragment in planned if agrees(fragment.key.parameters, common)]
         # A binary may provide any symbol that the family's fragments require of each other.
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
         wanted = [required[name] for name in sorted(required)]
@@ -247,6 +255,23 @@ class Planner(Generic[Loaded]):
                 self._functions, record, fragments, index, supplied, plan, store
             )
         return supplied
+
+
+def find_callback(
+    family: Any, group: str, arch: str | Architecture | None, configuration: Mapping[str, object]
+) -> tuple[str, bytes]:
+    """Return a device function for another linker; see :meth:`~jitlto.runtime.family.KernelFamily.callback`."""
+    values = normalize_configuration(configuration, family.parameters, family.name)
+    (fragment,) = family.planner().add(FragmentKey.make(family.name, group, values))._pinned
+    functions = [symbol.name for symbol in fragment.provides if symbol.kind is SymbolKind.FUNCTION]
+    if fragment.role is not Role.DEVICE or len(functions) != 1 or fragment.requires:
+        symbols = (", ".join(demangle(each.name) for each in of) for of in (fragment.provides, fragment.requires))
+        what = "is no callback: it defines {} and requires {}".format(*(each or "nothing" for each in symbols))
+        hint = "define one function in it, and what that calls as static functions"
+        raise PlanError(f"{fragment.key} {what}", code="plan-callback", hint=hint)
+    target = Architecture.parse(arch) if isinstance(arch, str) else arch or device.architecture()
+    image = select_image(fragment, ImageKind.LTOIR, target, nvjitlink.version())
+    return functions[0], family.database.read(image)
 
 
 def _bytes(data: object, name: str) -> bytes:

@@ -51,8 +51,7 @@ class ImageKind(StrEnum):
     SASS = "sass"
 
 
-#: In place of the toolchain, of images that were compiled elsewhere; their version is that of the nvJitLink that read
-#: them at the build.
+#: The toolchain of what was compiled elsewhere; its version is that of the nvJitLink that read it at the build.
 BINARY = "binary"
 #: The layout of a symbol of which only the name is known.
 UNKNOWN = "?"
@@ -138,7 +137,7 @@ class Symbol(Struct, frozen=True, order=True, gc=False):
         kind: Function, kernel or variable.
         layout: Sizes in bytes: ``(4)(4,b12)`` for a function (result, then parameters; ``b`` for a structure passed by
             value), as nvJitLink compares them; size and alignment, ``const 16@4``, for a variable; ``?`` for a size
-            that the declaration leaves open, and :data:`UNKNOWN`.
+            that the declaration leaves open, or for all of what only the name is known.
         weak: Whether a kernel may have several definitions, of which the linker keeps one.
     """
 
@@ -156,7 +155,7 @@ class Image(Struct, frozen=True, order=True, gc=False):
         architecture: The architecture that it was compiled for.
         sha256: Of the bytes, in hexadecimal.
         size: In bytes.
-        toolchain: ``nvrtc``, ``nvcc`` or :data:`BINARY`.
+        toolchain: ``nvrtc``, ``nvcc``, or ``binary`` for what was compiled elsewhere.
         version: The toolchain's.
         ptx_isa: The PTX ISA version of a PTX image.
     """

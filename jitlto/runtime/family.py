@@ -240,6 +240,27 @@ class KernelFamily(Shared):
         planner = self.planner(entry, **configuration)
         return planner.plan(arch=arch, link_mode=link_mode, link_options=link_options)
 
+    def callback(
+        self, group: str, /, *, arch: str | Architecture | None = None, **configuration: object
+    ) -> tuple[str, bytes]:
+        """Return a device function for a library that links it itself, such as cuFFT with its LTO callbacks.
+
+        Args:
+            group: The group of its fragment, which requires nothing of others.
+            arch: The target; by default that of the current device.
+            **configuration: The values of its key.
+
+        Returns:
+            The symbol, and LTO-IR in a fatbin, as ``cufftXtSetJITCallback`` takes them.
+
+        Raises:
+            PlanError: If no fragment has these values, or it has not one function or requires another's.
+            VersionError, ArchitectureError: If the installed nvJitLink cannot link it for the target.
+        """
+        from jitlto.plan import planner
+
+        return planner.find_callback(self, group, arch, configuration)
+
     def plan_request(self, request: Request, arch: str | Architecture | None = None) -> Plan:
         """Plan a recorded request, possibly from a different machine.
 

@@ -1,5 +1,6 @@
 """Headers that are rendered for each combination: what sources read, interfaces may depend on, and callers get."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,15 +19,17 @@ from jitlto.build.cache.cache import open_cache
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.proof import UnplannedKernelsError
-from jitlto.build.rendered_families import RenderedFamilies, render
+from jitlto.build.rendered_families import RenderedFamilies, header_search
 from jitlto.build.shards import Shard
 from jitlto.compile.family_files import family_files
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import FamilyDeclaration, load_family
+from jitlto.families.templates import RenderedSource, render_family
 from jitlto.packaging import project
 from jitlto.runtime.family import KernelFamily
 from tests.support.commands import succeeds
+from tests.support.compiled import BASE, compiled
 from tests.support.errors import raises
 from tests.support.families import SHARED, compiler, write_family
 
@@ -121,6 +124,10 @@ def opened(directory: Path, files: dict[str, str], **changes: str) -> KernelFami
     return KernelFamily(report.fragments[0].key.family, FragmentDatabase(report.path))
 
 
+def rendered(family: FamilyDeclaration) -> list[RenderedSource]:
+    return list(render_family(family, header_search(family).closure))
+
+
 def by(toolchain: str, files: dict[str, str]) -> dict[str, str]:
     return files | {"family.toml": files["family.toml"].replace('"nvrtc"', f'"{toolchain}"')}
 
@@ -148,15 +155,15 @@ def test_each_source_reads_the_header_of_its_combination(tmp_path: Path, toolcha
 def test_a_change_of_a_header_compiles_what_reads_it(tmp_path: Path, toolchain: str) -> None:
     files, cache = by(toolchain, CONFIGURED), open_cache(tmp_path / "cache")
 
-    def compiled(**changes: str) -> int:
+    def count(**changes: str) -> int:
         family = declared(tmp_path, files | {"parts/guard.jinja": changes.pop("guard", "#pragma once\n")}, **changes)
         return build([family], tmp_path / "made.fragdb", executor=compiler(), cache=cache).compiled
 
-    assert [compiled(), compiled()] == [6, 0]
-    assert compiled(config__inc__jinja=CONFIGURED["config.inc.jinja"].replace("= {{l", "= 0 + {{l")) == 4
-    assert compiled(guard="#pragma once\n#define GUARDED\n") == 4
+    assert [count(), count()] == [6, 0]
+    assert count(config__inc__jinja=CONFIGURED["config.inc.jinja"].replace("= {{l", "= 0 + {{l")) == 4
+    assert count(guard="#pragma once\n#define GUARDED\n") == 4
     only_doubles = CONFIGURED["config.inc.jinja"] + "{% if data_type == 'double' %}struct more;{% endif %}"
-    assert compiled(config__inc__jinja=only_doubles) == 2
+    assert count(config__inc__jinja=only_doubles) == 2
 
 
 @pytest.mark.slow
@@ -255,7 +262,7 @@ def test_an_interface_that_is_a_template_is_checked_for_each_value(tmp_path: Pat
         plan = family.planner(type=type_, factor="3").add_source(user(type_)).plan(arch="sm_90")
         assert toolchain == "nvcc" or plan.link().cubin  # nvJitLink may be older than nvcc
     wrong = UDF["scale.cu.jinja"].replace("{{type}} y", "{{'float' if factor == '3' else type}} y")
-    with raises(CompileError, "compile", "factor=3, type=double", hint="scale(double*, double)"):
+    with raises(CompileError, "compile", "factor=3, type=double", hint="scale.cuh.jinja:3 declares"):
         made(tmp_path, files, scale__cu__jinja=wrong)
 
 
@@ -272,6 +279,20 @@ def test_callers_get_the_interface_of_their_configuration(udf: KernelFamily) -> 
         udf.planner(factor="2").add_source(user("float")).plan(arch="sm_90")
     pinned = udf.planner(factor="2").add("udf/kern[type=double]").add_source(user("double"))
     assert pinned.plan(arch="sm_90").link().cubin
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
+def test_so_do_python_functions(udf: KernelFamily) -> None:
+    for type_ in ("float", "double"):
+        planner = udf.planner(type=type_, factor="2").add_function(lambda x: x + 1, "user")
+        assert planner.plan(arch="sm_90").link().cubin
+
+
+def test_binaries_are_read_for_the_configuration_too(udf: KernelFamily) -> None:
+    for type_ in ("float", "double"):
+        planner = udf.planner(type=type_, factor="2").add_ltoir(compiled(user(type_)).ltoir[BASE])
+        assert planner.plan(arch="sm_90").link().cubin
 
 
 def test_the_fragments_of_a_plan_have_the_values_of_its_interfaces(udf: KernelFamily) -> None:
@@ -310,6 +331,15 @@ def test_each_rendering_compiles_alone(tmp_path: Path) -> None:
         made(tmp_path, UDF, scale__cuh__jinja=packed)
 
 
+def test_what_is_refused_of_an_interface_is_said_of_its_template(tmp_path: Path) -> None:
+    rows = UDF["scale.cuh.jinja"] + "{% for n in range(2) %}\n{% endfor %}"
+    with raises(BuildError, "build-interface-incomplete", "scale.cuh.jinja:5 declares state"):
+        made(tmp_path, UDF, scale__cuh__jinja=f"{rows}struct state;\n")
+    macro = UDF["scale.cu.jinja"] + "#define LIMIT 2\n"
+    with raises(BuildError, "build-interface-macro", "LIMIT", "scale.cuh.jinja:5"):
+        made(tmp_path, UDF, scale__cuh__jinja=f"{rows}constexpr int limit = LIMIT;\n", scale__cu__jinja=macro)
+
+
 def test_an_interface_may_use_only_what_is_in_every_key(tmp_path: Path) -> None:
     names, where = ["scale.cuh", "factor", "kern"], "scale.cuh.jinja:1"
     using = "{{ factor if factor is defined }}\n" + UDF["scale.cuh.jinja"]
@@ -328,9 +358,15 @@ def test_an_interface_may_use_only_what_is_in_every_key(tmp_path: Path) -> None:
 def test_a_file_compiled_elsewhere_does_not_differ_by_an_interface(tmp_path: Path) -> None:
     toml = UDF["family.toml"].replace('template = "scale.cu.jinja"', 'binary = "scale-{{factor}}.bin"')
     with raises(FamilyError, "family-same-source", "depends on type", where="[device.scale]"):
-        list(render(declared(tmp_path, UDF, family__toml=toml)))
+        rendered(declared(tmp_path, UDF, family__toml=toml))
     toml = toml.replace("{{factor}}", "{{factor}}-{{type}}")
-    assert len(list(render(declared(tmp_path, UDF, family__toml=toml)))) == 6
+    assert len(rendered(declared(tmp_path, UDF, family__toml=toml))) == 6
+
+
+def test_an_interface_that_depends_on_values_has_some(tmp_path: Path) -> None:
+    tables = UDF["family.toml"].split("\n\n")
+    with raises(FamilyError, "family-interface-parameter", where="family.toml", hint="matrix"):
+        made(tmp_path, UDF, family__toml="\n\n".join((tables[0], tables[-1])))
 
 
 def test_a_plain_interface_may_include_a_generated_header(tmp_path: Path) -> None:

@@ -271,6 +271,14 @@ def test_options_of_nvcc_are_named_all_at_once_with_what_nvrtc_has_in_place(buil
     assert "-w" not in str(caught.value.hint).split()
 
 
+@pytest.mark.slow
+def test_headers_of_the_host_are_one_error_for_all_that_is_in_them(build_family: BuildFamily) -> None:
+    kernel = "#include <channel_descriptor.h>\n" + MINI["kern.cu.jinja"]
+    with raises(CompileError, "compile", ".cu:1", "<channel_descriptor.h>", hint="__CUDACC_RTC__") as caught:
+        build_family(changed(kern__cu__jinja=kernel))
+    assert str(caught.value).count("error: ") == 1
+
+
 @pytest.mark.parametrize("macro", ["__DATE__", "__TIME__", "__TIMESTAMP__"])
 def test_sources_that_use_the_clock_are_rejected_by_each_shard(tmp_path: Path, macro: str) -> None:
     header = write_family(tmp_path / "a", MINI | {"op.cuh": MINI["op.cuh"] + f"static const char built[] = {macro};\n"})

@@ -92,14 +92,13 @@ def test_a_family_is_rendered_built_listed_shown_and_verified(tmp_path: Path) ->
 def test_a_group_that_callers_supply_is_listed_and_shown(tmp_path: Path) -> None:
     kernel = "__global__ void kern(float* x) { *x = op(*x); }"
     path = built(tmp_path, calling_op("call", "__device__ float op(float);", kernel), "call").location
-    assert jitlto("ls", path).stdout.splitlines()[1].split() == ["device", "supplied", "call/op", "op.cuh"]
+    assert jitlto("ls", path).stdout.splitlines()[1].split() == ["device", "supplied", "call/op[]"]
     (listed,) = json.loads(jitlto("ls", path, "--json").stdout)["supplied"]
-    assert (listed["family"], listed["name"], listed["interface"]) == ("call", "op", "op.cuh")
-    shown = jitlto("show", path, "call/op").stdout
-    assert all(text in shown for text in ("supplied by callers", "op.cuh", "op(float)  layout (4)(4)"))
-    (symbol,) = json.loads(jitlto("show", path, "call/op", "--json").stdout)["provides"]
-    assert symbol["name"] == "_Z2opf"
-    fails(jitlto("show", path, "call/kern"), 1, "[database-no-such-fragment]")
+    assert listed["key"] == "call/op[]"
+    shown = jitlto("show", path, "call/op[]").stdout
+    assert all(text in shown for text in ("supplied  by callers", "interface op.cuh", "op(float)  layout (4)(4)"))
+    described = json.loads(jitlto("show", path, "call/op[]", "--json").stdout)
+    assert (described["supplied"], [each["name"] for each in described["provides"]]) == ("by callers", ["_Z2opf"])
 
 
 def test_unreadable_databases_have_status_1(tmp_path: Path, mini_path: Path) -> None:

@@ -85,8 +85,10 @@ def test_three_commands_without_flags_move_a_tree_over(
         families = {name: KernelFamily(name, database) for name in database.families}
         kernels = {name: len(list(family.configurations())) for name, family in families.items()}
         made = {image.toolchain for fragment in database.fragments() for image in fragment.images}
-        assert made == {toolchain}
-        planner = families["apply"].planner(data_type="int", unroll=4)
+        assert made == {toolchain, "binary"}
+        udf = 'extern "C" __device__ int udf(int a) { return a; }'
         with raises(CompileError, None, "udf.cuh:2"):
-            planner.add_source('extern "C" __device__ float udf(float a) { return a; }').plan(arch="sm_90")
+            families["apply"].planner(data_type="int", unroll=4).add_source(udf.replace("int", "float")).plan()
+        plan = families["apply"].planner(data_type="int", unroll=4).add_source(udf).plan(arch="sm_90")
+        assert {fragment.key.group for fragment in plan.fragments} == {"apply", "clamp"}
     assert kernels == {"apply": 4, "common": 0, "count": 4, "fill": 4, "rescale": 2}

@@ -152,6 +152,24 @@ def test_an_include_of_a_host_header_is_the_only_error(tmp_path: Path) -> None:
     assert "host.h:51 includes <vector>" in line
 
 
+def test_a_toolkits_header_for_the_host_is_one_error_with_the_line_that_includes_it(tmp_path: Path) -> None:
+    (tmp_path / "deep.h").write_text("".join(f"void f{n}();\n" for n in range(50)))
+    (tmp_path / "tool.h").write_text('#include "deep.h"\ntemplate <class T> __device__ int g(T a) { return a.x; }\n')
+    (tmp_path / "own.h").write_text("\n#include <tool.h>\n")
+    headers = HeaderSearch([tmp_path]).closure(b'#include "own.h"\n').headers
+    own = {"own.h": headers["own.h"]}
+    error = failure('#include "own.h"\n', [tmp_path])
+    found = diagnostics.find_include(error, own, headers)
+    assert found is not None
+    assert found.what.startswith("own.h:2 includes <tool.h>")
+    assert "deep.h(1)" in found.what
+    assert "__CUDACC_RTC__" in str(found.hint)
+    assert diagnostics.find_include(error, headers, headers) is None, "the error is in an author's header"
+    (tmp_path / "deep.h").write_text("")
+    error = failure('#include "own.h"\n__global__ void k(int* a) { *a = g(1); }\n', [tmp_path])
+    assert diagnostics.find_include(error, own, headers) is None, "what the author's code makes of a template"
+
+
 def test_only_headers_that_cuda_std_has_are_offered_from_there() -> None:
     assert "std_headers = true" in str(failure("#include <cstdint>\n").hint)
     assert "std_headers" not in str(failure("#include <random>\n").hint)

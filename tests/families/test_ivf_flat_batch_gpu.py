@@ -68,6 +68,17 @@ def verify(family: KernelFamily, rng: np.random.Generator, configuration: dict[s
     )
 
 
+def test_long_vectors_are_scanned_in_tiles_too(ivf_flat_batch: KernelFamily) -> None:
+    from docs.examples.ivf_flat import Lists, TiledScanner
+
+    dim, wanted = 1536, {"data_type": "float", "veclen": "4"}
+    lists = Lists.of_host(np.zeros((1, dim), np.float32), np.zeros(1, np.int64), np.zeros(1, np.int64), 1)
+    if not TiledScanner(ivf_flat_batch).suits(lists, 100, 1, 10):
+        pytest.skip("the device has too little shared memory for 16 such vectors")
+    configuration = next(each for each in covering(ivf_flat_batch) if wanted.items() <= each.items())
+    verify(ivf_flat_batch, np.random.default_rng(), configuration, dim, 500)
+
+
 def test_all_pairs_of_variants_and_dimensions_agree_with_numpy(ivf_flat_batch: KernelFamily) -> None:
     rng = np.random.default_rng()
     chosen = covering(ivf_flat_batch)

@@ -18,6 +18,7 @@ from jitlto.families import declaration
 from jitlto.packaging import pack, project
 from jitlto.runtime.family import load
 from tests.support.commands import jitlto
+from tests.support.compiled import compiled
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.kernels import packed_digests
@@ -186,6 +187,20 @@ def test_a_database_from_ci_holds_the_declared_families_and_no_other(
 def test_a_family_of_interfaces_alone_is_taken_from_ci_too(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
     toml = '[family]\nname = "mini"\n[device.op]\nsupplied = true\ninterface = "op.cuh"\n'
     path = make(tmp_path, files={"family.toml": toml, "op.cuh": MINI["op.cuh"]})
+    built = project.build_package(path, tmp_path / "ci.fragdb", jobs=1)
+    set_prebuilt(environment, built.path)
+    assert project.build_package(path, tmp_path / "out.fragdb").digest == built.digest
+
+
+def test_a_family_with_a_compiled_file_is_packed_and_taken_from_ci(
+    tmp_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    toml = '[family]\nname = "mini"\n[device.op]\nbinary = "op.ptx"\ninterface = "op.cuh"\n'
+    ptx = compiled("template <class T> __device__ T op(T a) { return a; }\ntemplate __device__ int op(int);").ptx
+    path = make(
+        tmp_path, files={"family.toml": toml, "op.cuh": "template <class T> __device__ T op(T a);", "op.ptx": ptx}
+    )
+    assert "op.ptx" in {Path(file).name for file in project.list_sources(project.load_package(path))}
     built = project.build_package(path, tmp_path / "ci.fragdb", jobs=1)
     set_prebuilt(environment, built.path)
     assert project.build_package(path, tmp_path / "out.fragdb").digest == built.digest

@@ -129,6 +129,12 @@ _KINDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
         "toolchain": st.sampled_from(["nvrtc", "nvcc", "clang", ""]),
         "options": _options,
         "syntax": st.sampled_from(["jinja", "cmake", "Jinja", ""]),
+        "templates": st.lists(st.sampled_from([".", "sub"]) | texts, max_size=2),
+        "headers": st.dictionaries(
+            st.sampled_from(["op.cuh", "new.inc", "../new.inc", "./sub//new.inc", "."]) | texts,
+            st.sampled_from(["op.cu.jinja", "kern.json", "sub"]) | texts,
+            max_size=2,
+        ),
     },
     "link": _link,
     "entrypoint.kern": {
@@ -141,7 +147,7 @@ _KINDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
             | texts,
             max_size=3,
         ),
-        "interface": texts,
+        "interface": st.sampled_from(["op.cu.jinja", "../op.cu.jinja", ".jinja"]) | texts,
         "options": _options,
         "link": st.fixed_dictionaries({}, optional=_link),
         "entry": texts,

@@ -85,7 +85,7 @@ class Scanner:
         n, n_probes = probes.shape
         if not n:
             return cupy.empty((0, k), cupy.float32), cupy.empty((0, k), cupy.int64)
-        blocks = blocks_per_query or -(-2 * _BLOCKS_AT_ONCE * _multiprocessors() // n)
+        blocks = blocks_per_query or -(-2 * _BLOCKS_AT_ONCE * device_attribute("MultiProcessorCount") // n)
         if self._steps is None:
             blocks = 1
         elif blocks > n_probes and blocks_per_query is None:  # several for each list
@@ -143,10 +143,12 @@ def _offsets(lists: Lists, probes: Any, k: int) -> tuple[Any, int]:
     return (ends - of_probes).astype(cupy.uint32), max(k, int(ends[:, -1].max()))
 
 
-def _multiprocessors() -> int:
-    return _multiprocessors_of(cupy.cuda.runtime.getDevice())
+def device_attribute(name: str) -> int:
+    """Return an attribute of the current device by its name in the CUDA runtime, without ``cudaDevAttr``."""
+    return _attribute_of(cupy.cuda.runtime.getDevice(), name)
 
 
 @cache
-def _multiprocessors_of(device: int) -> int:
-    return int(cupy.cuda.runtime.deviceGetAttribute(cupy.cuda.runtime.cudaDevAttrMultiProcessorCount, device))
+def _attribute_of(device: int, name: str) -> int:
+    runtime = cupy.cuda.runtime
+    return int(runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{name}"), device))

@@ -5,7 +5,7 @@ from typing import Any
 import cupy
 
 from docs.examples.ivf_flat.lists import Lists
-from docs.examples.ivf_flat.scan import capacity_for
+from docs.examples.ivf_flat.scan import capacity_for, device_attribute
 from jitlto.runtime.family import KernelFamily
 
 #: Queries in a tile, and threads per block, the same as in `tile.cuh` and `scan_lists.cuh`.
@@ -13,8 +13,6 @@ _QUERIES = 16
 _BLOCK = 256
 #: Bytes of shared memory beside the queries of a tile.
 _HEAD = 16 * _QUERIES
-#: The most shared memory of a block: two run at once on a multiprocessor of any architecture from 8.0 on.
-_SHARED = 80 << 10
 #: Queries that probe a list, on average, from which on tiles are faster than a block per query.
 _PROBING = 4
 #: The most distances in memory at once, of 4 bytes each.
@@ -41,8 +39,8 @@ class TiledScanner:
 
     def suits(self, lists: Lists, n: int, n_probes: int, k: int) -> bool:
         """Return whether ``n`` queries are enough for tiles to pay, and the kernels have been made for such queries."""
-        fits = capacity_for(k) > 0 and _shared_memory(lists) <= _SHARED
-        return fits and n * n_probes >= _PROBING * len(lists.sizes)
+        fits = _shared_memory(lists) <= device_attribute("MaxSharedMemoryPerBlockOptin")
+        return fits and capacity_for(k) > 0 and n * n_probes >= _PROBING * len(lists.sizes)
 
     def __call__(
         self,

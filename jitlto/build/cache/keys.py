@@ -42,7 +42,8 @@ class CompileConfig:
     candidates: tuple[Architecture, ...] = ()
     linker: Version | None = None  # nvJitLink, by which code is compared, if there are candidates
     cubin_options: tuple[str, ...] = ()  # for cubins alone
-    generated: RenderedHeaders | None = None  # of the interfaces, and perhaps others
+    #: Generated headers, at least those of the interfaces.
+    generated: RenderedHeaders = field(default_factory=lambda: RenderedHeaders({}, {}, ""))
     values: Values = ()  # of the parameters on which the interfaces depend
     _states: dict[str, str] = field(default_factory=dict, repr=False)
 

@@ -1,6 +1,5 @@
 """What a build asks of the scheduler: a rendered source, compiled in one way."""
 
-import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,9 +14,6 @@ from jitlto.compile.signatures import find_parameters
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey
 from jitlto.record.headers import Source, split_leading_includes
-
-# A place, at the begin of a compiler's message.
-_PLACE = re.compile(r"^(.+?)\((\d+)\)(?=: )", re.M)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +82,9 @@ class CompileRequest:
         """Add template, combination and source lines to an error of its compile."""
         rendered = self.rendered
         if isinstance(error, CompileError):
-            place = rendered.headers.place
-            error.log = _PLACE.sub(lambda match: place(match[1], int(match[2])) or match[0], error.log)
+            own = {f"{rendered.key}.cu": rendered.text.encode(), **self.own_closure.headers}
+            error = diagnostics.find_include(error, own, self.closure.headers) or error
+            error.what, error.log = map(rendered.headers.locate, (error.what, error.log))
             return diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
         error.where = error.where or rendered.origin
         return error

@@ -161,10 +161,9 @@ def _read_trace(directory: Path) -> tuple[list[str], list[tuple[str, str]]]:
 
 def _read_tree(binary: Path, place: Path) -> dict[Path, str]:
     """Return the files of a build tree, without CMake's own, by where they are to be."""
-    paths = {path.relative_to(binary).as_posix(): path for path in binary.rglob("*") if path.is_file()}
-    own = re.compile(r"(?:.*/)?(?:CMakeFiles/.*|CMakeCache\.txt|Makefile|cmake_install\.cmake)")
-    texts = {name: path.read_bytes().decode("utf-8", "surrogateescape") for name, path in paths.items()}
-    return {place / name: text for name, text in texts.items() if not own.fullmatch(name)}
+    own = re.compile(r"/(?:CMakeFiles/|(?:CMakeCache\.txt|Makefile|cmake_install\.cmake)$)")
+    files = (path for path in binary.rglob("*") if path.is_file() and not own.search(path.as_posix()))
+    return {place / path.relative_to(binary): path.read_bytes().decode("utf-8", "surrogateescape") for path in files}
 
 
 def _ask_compiler(toolchain: str | None) -> tuple[str, dict[str, str]]:

@@ -149,8 +149,7 @@ def make_families(project: Project) -> tuple[list[Family], list[str]]:
         lines = [f"# Made from {project.lists.name} by `jitlto import cmake`. It is yours to improve.", *lines, ""]
         files |= {path: text for path, text in project.generated.items() if {*path.parents} & {*flags.include}}
         families.append(Family(name, len(groups), {output / name / "family.toml": "\n".join(lines), **files}))
-        gone = [str(path) for path in flags.include if not project.has_directory(path)]
-        notes += [project.leave_out("no directory", each) for each in gone]
+        notes += [project.leave_out("no directory", str(p)) for p in flags.include if not project.has_directory(p)]
         notes += [project.leave_out("option", each) for each in flags.left_out]
     return sorted(families, key=lambda family: family.name), list(dict.fromkeys(notes))
 

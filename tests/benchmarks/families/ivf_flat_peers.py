@@ -25,7 +25,7 @@ from tests.benchmarks.timing import in_turn, summaries, wall_milliseconds
 from tests.support.ivf_flat_reference import DTYPES, recall
 
 _BATCHES = (1, 10, 100, 300, 1000, 10_000)
-_PROBES = (4, 6, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
+_PROBES = (4, 6, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 _KS, _WANTED = (10, 100), 0.95
 _RANK, _FREEDOM, _NOISE = 32, 3, 0.1
 _AT_ONCE = 1 << 18  # vectors

@@ -1,4 +1,5 @@
 #pragma once
+#include "clamp.cuh"
 #include "config.inc"
 #include "udf.cuh"
 
@@ -7,7 +8,7 @@ template <typename T, int Unroll>
 __global__ void apply(T* values, unsigned n) {
   for (int k = 0; k < Unroll; ++k) {
     unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) * Unroll + k;
-    if (i < n) values[i] = udf(values[i]);
+    if (i < n) values[i] = vendor_clamp(udf(values[i]));
   }
 }
 
