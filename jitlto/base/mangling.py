@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def qualified_name(name: str) -> str:
     return parts.qualified_name if parts else name
 
 
+@lru_cache(maxsize=1 << 16)
 def is_toolkit_name(name: str) -> bool:
     """Return whether only the toolkit's headers may define a function or variable: no type of others is in its name.
 

@@ -88,7 +88,8 @@ class InterfaceRules:
         where, every = str(self._family.path), {h: read_declarations(text) for h, text in self._headers.items()}
         undefined = undefined_types(self._headers.values())
         known = undefined.union(*(each.declared | each.defined for each in every.values()))
-        for name in sorted(set(self._family.opaque) - known):
+        # What an interface does not declare for some values, it may for others.
+        for name in sorted(set(self._family.opaque) - known) if not self._config.values else ():
             what = f"[family] opaque names {name}, a type that no interface declares"
             hint = suggest(name, sorted(known), "remove it, or write its name with its namespaces")
             raise FamilyError(what, code="family-opaque", where=where, hint=hint)

@@ -91,7 +91,7 @@ def _check_family(
         late = [*filter(None, (job.late() for job in jobs))]
         jobs += [job for job in fast if job.has_images()]
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
-    failed, known = work.do(LinkJob.link, jobs, "link")
+    failed, known = work.do(lambda jobs: [job.link() for job in jobs], jobs, "link")
     links = [job.failure(error) for job, error in failed]
     notes = [*notes, *unproved, *late, *(each for each in links if each.kind is Kind.FAST)]
     failures = [*proof.failures, *failures, *(each for each in links if each.kind is not Kind.FAST)]

@@ -1,11 +1,11 @@
 """Comparison of the inline functions of fragments that meet in a kernel, on what is compiled."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
-from jitlto.base.errors import JitltoError, ToolchainError
+from jitlto.base.errors import JitltoError, LinkError, ToolchainError
 from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, Kind, message_of
 from jitlto.build.proof import FamilyProof
@@ -14,7 +14,7 @@ from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_link_for, linkable_architectures
 from jitlto.cuda.nvjitlink import stored_input
-from jitlto.link.definitions import CONFLICT, ConflictSearch
+from jitlto.link.definitions import CONFLICT, ConflictSearch, LinkedAlone
 from jitlto.link.parallel import default_workers
 from jitlto.plan.enumeration import Kernel
 from jitlto.plan.user_code.inputs import make_stub
@@ -51,7 +51,8 @@ def compare_family(
     every = (LinkJob.make(family, kernel, target) for target in targets for kernel in chosen)
     jobs = [job for job in every if job.has_images()]  # a binary may be for fewer architectures
     failures = []
-    for job, error in work.do(partial(_compare, family), jobs, "comparison")[0]:
+    linked = {target: LinkedAlone() for target in targets}
+    for job, error in work.do(partial(_compare, family, linked), jobs, "comparison", _alike)[0]:
         if isinstance(error, ToolchainError):
             raise error
         failure = replace(job.failure(error), kind=Kind.DEFINITION)
@@ -67,11 +68,28 @@ def choose_kernels(kernels: Sequence[Kernel]) -> list[Kernel]:
     return [kernels[number] for number in choose_cover(members, 2)[0]]
 
 
-def _compare(family: KernelFamily, job: LinkJob) -> None:
-    plan = job.plan
-    pairs = [pair for pair in zip(plan.fragments, plan.images, strict=True) if pair[1].kind is ImageKind.LTOIR]
+def _alike(job: LinkJob) -> Hashable:
+    """Return what kernels have in common that are compared in one link: all but their entrypoints."""
+    return job.plan.target, tuple(fragment.key.text for fragment in job.kernel.resolution.device)
+
+
+def _compare(
+    family: KernelFamily, linked: Mapping[Architecture, LinkedAlone], jobs: Sequence[LinkJob]
+) -> list[JitltoError | None]:
+    """Compare the fragments of some kernels at once, and where they do not agree, of each alone."""
+    plan = jobs[0].plan
+    every = {f.key: (f, image) for job in jobs for f, image in zip(job.plan.fragments, job.plan.images, strict=True)}
+    pairs = [pair for pair in every.values() if pair[1].kind is ImageKind.LTOIR]
     inputs = [stored_input(plan.database.read(image), fragment.key.text) for fragment, image in pairs]
-    store, workers = family.session.kernel_cache.store, default_workers() if len(inputs) > _MANY else 1
-    provided, target = [f.provides for f, _ in pairs], plan.target
-    if error := ConflictSearch(inputs, provided, target, plan.options, store, workers).find():
-        raise error
+    workers = default_workers() if len(jobs) == 1 and len(inputs) > _MANY else 1
+    how = plan.options, family.session.kernel_cache.store, workers, linked[plan.target]
+    try:
+        search = ConflictSearch(inputs, [fragment.provides for fragment, _ in pairs], plan.target, *how)
+        if len(jobs) == 1:
+            return [search.find()]
+        if search.agree():
+            return [None] * len(jobs)
+    except LinkError as error:  # perhaps two kernels have one name
+        if len(jobs) == 1:
+            return [error]
+    return [error for job in jobs for error in _compare(family, linked, [job])]

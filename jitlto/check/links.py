@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from jitlto.base.errors import ArchitectureError, JitltoError, VersionError
@@ -20,6 +21,8 @@ from jitlto.plan.plan import Plan
 from jitlto.plan.user_code.adapter import write_stub
 from jitlto.record.fragment import Fragment, ImageKind
 from jitlto.runtime.family import KernelFamily
+
+_AT_ONCE = 32  # jobs of one call, so that there are calls for every core
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +136,20 @@ class Work:
     on_link: Callable[[int], object]
 
     def do(
-        self, call: Callable[[LinkJob], object], jobs: Sequence[LinkJob], of: str
+        self,
+        call: Callable[[Sequence[LinkJob]], Sequence[object]],
+        jobs: Sequence[LinkJob],
+        of: str,
+        together: Callable[[LinkJob], Hashable] = id,
     ) -> tuple[list[tuple[LinkJob, JitltoError]], int]:
-        """Call a function for each job that has not been proved before.
+        """Call a function for the jobs that have not been proved before.
 
         Args:
-            call: Returns None where all is well; that is then proved, and with any other value it is not.
+            call: Returns None for each job of which all is well; that is then proved, and with any other value it is
+                not. An error that it returns, or raises for all, is a failure.
             jobs: The jobs.
             of: What is proved of each.
+            together: Jobs for which this is equal are done by one call, a number of them at a time.
 
         Returns:
             The jobs that raise an error, in order, and the number of those that were proved before.
@@ -151,13 +160,19 @@ class Work:
         left = [position for position, key in enumerate(keys) if not self.proofs.has(key)]
         for position in {*range(len(jobs))}.difference(left):
             self.on_link(position)
+        alike: dict[Hashable, list[int]] = defaultdict(list)
+        for position in left:
+            alike[together(jobs[position])].append(position)
+        units = [each[n : n + _AT_ONCE] for each in alike.values() for n in range(0, len(each), _AT_ONCE)]
         failed: dict[int, JitltoError] = {}
-        for _, position, found in run_parallel(lambda position: call(jobs[position]), left, self.workers):
-            self.on_link(position)
-            if found is None:
-                self.proofs.add(keys[position])
-            elif isinstance(found, JitltoError):
-                failed[position] = found
+        for _, unit, results in run_parallel(lambda unit: call([jobs[n] for n in unit]), units, self.workers):
+            every = [results] * len(unit) if isinstance(results, JitltoError) else results
+            for position, found in zip(unit, every, strict=True):
+                self.on_link(position)
+                if found is None:
+                    self.proofs.add(keys[position])
+                elif isinstance(found, JitltoError):
+                    failed[position] = found
         return [(jobs[position], failed[position]) for position in sorted(failed)], len(jobs) - len(left)
 
     def _key(self, plan: Plan, of: str) -> str | None:

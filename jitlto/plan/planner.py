@@ -22,7 +22,7 @@ from jitlto.plan.configuration import LINK_MODES, normalize_configuration
 from jitlto.plan.plan import Plan, Request, SuppliedInput
 from jitlto.plan.resolve import Resolution, choose_entry, resolve
 from jitlto.plan.supplied import UserSymbols
-from jitlto.record.fragment import Fragment, FragmentKey, ImageKind, Role, SymbolKind
+from jitlto.record.fragment import Fragment, FragmentKey, ImageKind, Role, SymbolKind, agrees
 
 if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs needs none of them
     from jitlto.database import FragmentDatabase
@@ -187,10 +187,12 @@ class Planner(Generic[Loaded]):
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
         options = record.link.merge(link_options)
+        common: dict[str, str] = {}  # the values on which the interfaces depend
         if callers.choices and (self._supplied or self._functions):
             entry = choose_entry(index, self._configuration, self._entry, self._pinned)
-            callers = callers.choose(dict(entry.key.parameters))
-        supplied = self._inputs(database, callers, index) if self._supplied or self._functions else []
+            common = {name: value for name, value in entry.key.parameters if name in callers.common}
+            callers = callers.choose(common)
+        supplied = self._inputs(database, callers, index, common) if self._supplied or self._functions else []
         resolution = self._resolve(index, supplied, libraries=options.libraries)
         request = None  # a Python function cannot be recorded
         if not self._functions:
@@ -227,12 +229,15 @@ class Planner(Generic[Loaded]):
             libraries=libraries,
         )
 
-    def _inputs(self, database: FragmentDatabase, record: FamilyRecord, index: Index) -> list[inputs.UserInput]:
+    def _inputs(
+        self, database: FragmentDatabase, record: FamilyRecord, index: Index, common: Mapping[str, str]
+    ) -> list[inputs.UserInput]:
         from jitlto.plan.user_code import inputs, python_functions
 
         store = self._family.session.kernel_cache.store
         has_binary = any(kind not in (None, InputKind.PTX) for _, _, kind in self._supplied)
-        fragments = database.planned(self._family.name)[1] if self._functions or has_binary else []
+        planned = database.planned(self._family.name)[1] if self._functions or has_binary else []
+        fragments = [fragment for fragment in planned if agrees(fragment.key.parameters, common)]
         # A binary may provide any symbol that the family's fragments require of each other.
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
         wanted = [required[name] for name in sorted(required)]

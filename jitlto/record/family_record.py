@@ -13,9 +13,8 @@ from jitlto.record.fragment import Count, Fragment, Name, Role, Values, agrees
 from jitlto.record.options import LinkOptions
 from jitlto.record.tuning import TuneRecord
 
-# Comments and includes: they declare nothing.
-_NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)
-_WORD = re.compile(r"[A-Za-z_]\w*")
+# Comments and includes: they declare nothing. A text, which re compiles at its first use.
+_NO_DECLARATION = r"(?sm)//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*"
 
 
 class GroupRecord(Struct, frozen=True, omit_defaults=True):
@@ -106,7 +105,8 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
         others = {group.interface for group in self.groups if group.name not in names}
         for group in self.groups:
             if group.interface and group.interface not in others:
-                for word in {*_WORD.findall(_NO_DECLARATION.sub(" ", texts.get(group.interface, "")))}:
+                text = re.sub(_NO_DECLARATION, " ", texts.get(group.interface, ""))
+                for word in {*re.findall(r"[A-Za-z_]\w*", text)}:
                     groups.setdefault(word, []).append(group)
         return lambda symbol: tuple(groups.get(base_name(symbol), ()))
 

@@ -1,5 +1,6 @@
 """Headers that are rendered for each combination: what sources read, interfaces may depend on, and callers get."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from jitlto.families.templates import RenderedSource, render_family
 from jitlto.packaging import project
 from jitlto.runtime.family import KernelFamily
 from tests.support.commands import succeeds
+from tests.support.compiled import BASE, compiled
 from tests.support.errors import raises
 from tests.support.families import SHARED, compiler, write_family
 
@@ -153,15 +155,15 @@ def test_each_source_reads_the_header_of_its_combination(tmp_path: Path, toolcha
 def test_a_change_of_a_header_compiles_what_reads_it(tmp_path: Path, toolchain: str) -> None:
     files, cache = by(toolchain, CONFIGURED), open_cache(tmp_path / "cache")
 
-    def compiled(**changes: str) -> int:
+    def count(**changes: str) -> int:
         family = declared(tmp_path, files | {"parts/guard.jinja": changes.pop("guard", "#pragma once\n")}, **changes)
         return build([family], tmp_path / "made.fragdb", executor=compiler(), cache=cache).compiled
 
-    assert [compiled(), compiled()] == [6, 0]
-    assert compiled(config__inc__jinja=CONFIGURED["config.inc.jinja"].replace("= {{l", "= 0 + {{l")) == 4
-    assert compiled(guard="#pragma once\n#define GUARDED\n") == 4
+    assert [count(), count()] == [6, 0]
+    assert count(config__inc__jinja=CONFIGURED["config.inc.jinja"].replace("= {{l", "= 0 + {{l")) == 4
+    assert count(guard="#pragma once\n#define GUARDED\n") == 4
     only_doubles = CONFIGURED["config.inc.jinja"] + "{% if data_type == 'double' %}struct more;{% endif %}"
-    assert compiled(config__inc__jinja=only_doubles) == 2
+    assert count(config__inc__jinja=only_doubles) == 2
 
 
 @pytest.mark.slow
@@ -279,6 +281,20 @@ def test_callers_get_the_interface_of_their_configuration(udf: KernelFamily) -> 
     assert pinned.plan(arch="sm_90").link().cubin
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
+def test_so_do_python_functions(udf: KernelFamily) -> None:
+    for type_ in ("float", "double"):
+        planner = udf.planner(type=type_, factor="2").add_function(lambda x: x + 1, "user")
+        assert planner.plan(arch="sm_90").link().cubin
+
+
+def test_binaries_are_read_for_the_configuration_too(udf: KernelFamily) -> None:
+    for type_ in ("float", "double"):
+        planner = udf.planner(type=type_, factor="2").add_ltoir(compiled(user(type_)).ltoir[BASE])
+        assert planner.plan(arch="sm_90").link().cubin
+
+
 def test_the_fragments_of_a_plan_have_the_values_of_its_interfaces(udf: KernelFamily) -> None:
     plan = udf.planner(type="float", factor="2").add_source(user("float")).plan(arch="sm_90")
     assert {dict(fragment.key.parameters)["type"] for fragment in plan.fragments} == {"float"}
@@ -313,6 +329,15 @@ def test_each_rendering_compiles_alone(tmp_path: Path) -> None:
     packed = UDF["scale.cuh.jinja"] + "{% for n in range(2) %}\n{% endfor %}#pragma pack({{'1' if type == 'double'}})\n"
     with raises(BuildError, "build-interface-pack", "scale.cuh", where="scale.cuh.jinja:5"):
         made(tmp_path, UDF, scale__cuh__jinja=packed)
+
+
+def test_opaque_types_may_depend_on_the_key(tmp_path: Path) -> None:
+    toml = UDF["family.toml"].replace('name = "udf"', 'name = "udf"\nopaque = ["state_float", "state_double"]')
+    header = UDF["scale.cuh.jinja"].replace("({{type}}*", "(struct state_{{type}}*, {{type}}*")
+    kernel = UDF["kern.cu.jinja"].replace("scale(x", "scale(nullptr, x")
+    source = UDF["scale.cu.jinja"].replace("({{type}}*", "(struct state_{{type}}*, {{type}}*")
+    files = {"family.toml": toml, "scale.cuh.jinja": header, "kern.cu.jinja": kernel, "scale.cu.jinja": source}
+    assert len(made(tmp_path, UDF | files).fragments) == 6
 
 
 def test_what_is_refused_of_an_interface_is_said_of_its_template(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The comparison of inline functions: the ways in which two definitions can differ, and those in which they do not."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -276,6 +277,54 @@ def test_a_function_that_is_inline_in_one_of_many_fragments_alone_is_a_failure(
         (cause,) = check(database).families[0].failures
     assert (cause.kind, cause.code) == ("definition", "link-conflicting-definitions")
     assert cause.message == "helper(float*, float*, int) is inline in many/g9[], but not in many/g0[]"
+
+
+def make_kernels(directory: Path, helpers: list[str], theirs: str = SAME) -> FragmentDatabase:
+    """Build a kernel for each helper, and two functions, with a helper of their own, one of which each kernel calls."""
+    op = "__device__ float op(float* x, float* y, int n);\n"
+    files = {
+        "family.toml": '[family]\nname = "several"\n[entrypoint.k]\nmatrix = "k.json"\ntemplate = "k.cu.jinja"\n'
+        'key = ["number"]\n[device.op]\nmatrix = "op.json"\ntemplate = "op.cu.jinja"\nkey = ["factor"]\n'
+        'interface = "op.cuh"\n',
+        "k.json": json.dumps({"_": [{"number": str(n), "helper": helper} for n, helper in enumerate(helpers)]}),
+        "k.cu.jinja": "{{helper}}__global__ void k{{number}}(float* x, float* y, int n) "
+        "{ x[{{number}}] = op(x, y, n) + helper(x, y, n); }\n",
+        "op.json": '{"factor": ["2", "3"]}',
+        "op.cuh": op,
+        "op.cu.jinja": f"{theirs}{op[:-2]} {{ return {{{{factor}}}} * helper(y, x, n); }}\n",
+    }
+    return built(directory, files, "several").database
+
+
+@pytest.mark.slow
+def test_kernels_that_differ_in_their_entrypoint_alone_are_compared_in_one_link(
+    tmp_path: Path, linked: list[int]
+) -> None:
+    with make_kernels(tmp_path, [SAME] * 3) as database:
+        assert check(database).families[0].compared == 6
+    # With the input that decides on the layout and a stub: each fragment alone, without and with optimisation; and all
+    # kernels with each function.
+    assert sorted(linked) == [1 + 1 + 1] * 10 + [3 + 1 + 1 + 1] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["a constant", "__builtin_assume", "__forceinline__", "a function that it calls"])
+def test_of_kernels_that_are_compared_in_one_link_those_that_differ_are_named(tmp_path: Path, way: str) -> None:
+    usual, other = DIFFERENT[way]
+    with make_kernels(tmp_path, [usual, other, usual], usual) as database:
+        failures = check(database).families[0].failures
+    assert {place.subject for cause in failures for place in cause.at} == {"several/k[number=1]"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["inline", "__forceinline__"])
+def test_kernels_may_differ_from_each_other(tmp_path: Path, where: str) -> None:
+    """No link has both, though one compares both."""
+    helpers = [
+        f"{body(where=where, after=f'return s + {n};').replace('helper', 'own')}#define helper own\n" for n in (1, 2)
+    ]
+    with make_kernels(tmp_path, helpers) as database:
+        assert check(database).holds
 
 
 @pytest.mark.slow

@@ -45,10 +45,12 @@ def run(
     done: list[int] = []
     ended: list[int] = []
 
-    def call(job: Job) -> None:
+    def call(jobs: Sequence[Job]) -> list[None]:
+        (job,) = jobs
         done.append(job.number)
         if job.number in failing:
             raise JitltoError("failed")
+        return [None]
 
     totals: list[int] = []
     work = Work(Proofs(store, stores), None, totals.append, ended.append)
@@ -94,6 +96,21 @@ def test_a_proof_of_something_else_or_a_damaged_one_is_none(store: CacheDir) -> 
     assert not Proofs(store).has(one)
     assert Proofs(store).key("m", 1) != one
     assert not Proofs(store).has(None)
+
+
+def test_jobs_that_are_alike_are_done_at_once_and_proved_each(store: CacheDir) -> None:
+    done: list[list[int]] = []
+
+    def call(jobs: Sequence[Job]) -> list[JitltoError | None]:
+        done.append([job.number for job in jobs])
+        return [JitltoError("failed") if job.number == 3 else None for job in jobs]
+
+    work = Work(Proofs(store), 1, lambda _: None, lambda _: None)
+    jobs = [Job(number) for number in range(6)]
+    failed, _ = work.do(call, jobs, "n", lambda job: job.number % 2)  # type: ignore[arg-type, attr-defined]
+    assert sorted(done) == [[0, 2, 4], [1, 3, 5]]
+    assert [job.number for job, _ in failed] == [3]  # type: ignore[attr-defined]
+    assert run(store, range(6)) == ([3], [])
 
 
 Check = Callable[..., CheckResult]

@@ -82,9 +82,9 @@ class CompileRequest:
         """Add template, combination and source lines to an error of its compile."""
         rendered = self.rendered
         if isinstance(error, CompileError):
-            error.log = rendered.headers.locate(error.log)
             own = {f"{rendered.key}.cu": rendered.text.encode(), **self.own_closure.headers}
             error = diagnostics.find_include(error, own, self.closure.headers) or error
+            error.what, error.log = map(rendered.headers.locate, (error.what, error.log))
             return diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
         error.where = error.where or rendered.origin
         return error
