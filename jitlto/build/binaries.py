@@ -4,20 +4,18 @@ LTO-IR does not tell what it defines; nvJitLink tells it of names that it is giv
 fragments of the build require of it, and a merge joins what its parts know.
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from jitlto.base import files
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import BuildError, JitltoError, UnresolvedSymbolError
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture, Version
+from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.compatibility import linkable_architectures, newest_ptx_isa
 from jitlto.cuda.elf import read_architecture
@@ -27,9 +25,6 @@ from jitlto.families.templates import RenderedSource
 from jitlto.plan.user_code.inputs import make_stub, read_ltoir
 from jitlto.record.fragment import BINARY, UNKNOWN, Fragment, Image, ImageKind, Role, Symbol, SymbolKind
 
-if TYPE_CHECKING:  # which reads the files by this module
-    from jitlto.build.rendered_families import RenderedFamilies
-
 _KINDS = {1: ImageKind.PTX, 2: ImageKind.SASS, 8: ImageKind.LTOIR}  # by FatbinKind
 # LTO-IR begins with the size of its head, which is larger for sm_90a, and 10 × the number of its architecture.
 _LTOIR, _HEAD, _PLAIN = b"\xed\x43\x4e\x7f", struct.Struct("<16xI6xH"), 0x28
@@ -37,15 +32,6 @@ _HINT = "name relocatable code as `nvcc -rdc=true` makes it: LTO-IR, PTX, a cubi
 
 #: Kind, architecture, version of the ISA (of PTX), and bytes.
 _Images: TypeAlias = "list[tuple[ImageKind, Architecture, Version, bytes]]"
-
-
-def read_file(rendered: RenderedSource) -> bytes:
-    """Return the content of a group's file, whose path its binary renders to; a BuildError if it cannot be read."""
-    try:
-        return files.read(rendered.text)
-    except (OSError, ValueError) as error:
-        what, hint = f"cannot be read: {getattr(error, 'strerror', error)}", "the path is relative to family.toml"
-        raise _error(rendered, what, "unreadable", hint) from None
 
 
 def assemble_binaries(
