@@ -56,7 +56,8 @@ def assemble_binaries(
             found, item = _read(data, rendered.text)
             provides, requires = _find_symbols(found, item, wanted, store)
         except JitltoError as error:
-            raise _error(rendered, f"cannot be read: {error.what}", "unreadable", error.hint or _HINT) from error
+            what = f"cannot be read: {error.what.removeprefix('cannot be read as ')}"
+            raise _error(rendered, what, "unreadable", error.hint or _HINT) from error
         images = []
         for kind, architecture, isa, image in [
             each for each in found if rendered.key.family in sass or each[0] is not ImageKind.SASS
@@ -102,14 +103,15 @@ def _read(data: bytes, name: str) -> tuple[_Images, LinkInput]:
             reads, kind, code = InputKind.LTOIR, ImageKind.LTOIR, Architecture(number // 10, "a" * (size > _PLAIN))
         elif architecture := read_architecture(data):
             reads, kind, code = InputKind.CUBIN, ImageKind.SASS, architecture
+        elif b".version" not in data:
+            raise JitltoError("it has no device code that is linked", hint=_HINT)
         else:
             module = parse_ptx(data.decode("utf-8", "replace").rstrip("\0"))
             reads, kind, code, isa = InputKind.PTX, ImageKind.PTX, module.target, module.isa
             data = b"\n" + data  # nvJitLink 12 takes no PTX out of a fatbin that begins with its first directive
         return [(kind, code, isa, nvfatbin.wrap(kind, data, code))], LinkInput(reads, data, name)
-    return [(_KINDS[i.kind], i.architecture, isa, part) for i, isa, part in parts if i.kind in _KINDS], LinkInput(
-        reads, data, name
-    )
+    images = [(_KINDS[each.kind], each.architecture, isa, part) for each, isa, part in parts if each.kind in _KINDS]
+    return images, LinkInput(reads, data, name)
 
 
 def _find_symbols(

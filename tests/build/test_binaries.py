@@ -111,7 +111,9 @@ def test_a_file_becomes_a_fragment_whose_symbols_are_planned_and_linked(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("code", "kind"), [("lto_75", "ltoir"), ("sm_90", "sass"), ("compute_75", "ptx")])
+@pytest.mark.parametrize(
+    ("code", "kind"), [("lto_75", "ltoir"), ("lto_90a", "ltoir"), ("sm_90", "sass"), ("compute_75", "ptx")]
+)
 def test_an_archive_of_objects_is_linked_as_a_whole(tmp_path: Path, code: str, kind: str) -> None:
     one, other = LIBRARY.rpartition('extern "C" __device__ float twice')[::2]
     second = f'extern "C" __device__ float helper(float);\nextern "C" __device__ float twice{other}'
@@ -119,7 +121,7 @@ def test_an_archive_of_objects_is_linked_as_a_whole(tmp_path: Path, code: str, k
     assert [image.kind for image in library(family).images] == [kind]
     assert {"twice", "_Z2opIfET_S0_"} <= {symbol.name for symbol in library(family).provides}
     assert [symbol.name for symbol in library(family).requires] == ["helper"]
-    (found,) = check(family.database, targets=[Architecture(90)]).families
+    (found,) = check(family.database, targets=[Architecture(90, "a")]).families
     assert (found.holds, found.linked) == (True, 1)
 
 
@@ -230,10 +232,12 @@ def test_databases_whose_users_require_different_functions_of_a_file_are_merged(
 
 OTHER_TYPES = LIBRARY.replace("float op<float>(float)", "int op<int>(int)")
 _WRONG: dict[str, tuple[Callable[[], bytes], str, str]] = {
-    "text": (lambda: b"#include <cstdio>", "build-binary-unreadable", "PTX"),
-    "nothing": (lambda: b"", "build-binary-unreadable", "PTX"),
+    "text": (lambda: b"#include <cstdio>", "build-binary-unreadable", "no device code"),
+    "nothing": (lambda: b"", "build-binary-unreadable", "no device code"),
     "half": (lambda: ltoir()[:400], "build-binary-unreadable", "ltoir"),
-    "an empty archive": (lambda: b"!<arch>\n", "build-binary-unreadable", "PTX"),
+    "an empty archive": (lambda: b"!<arch>\n", "build-binary-unreadable", "no device code"),
+    "PTX cut off": (lambda: ptx()[:-40], "build-binary-unreadable", "PTX"),
+    "a fatbin cut off": (lambda: fatbin(ImageKind.LTOIR)[:900], "build-binary-unreadable", "no device code"),
     "no function": (lambda: ltoir(LIBRARY.replace("twice", "thrice")), "build-binary-missing", "twice"),
     "other types": (lambda: cubin(OTHER_TYPES), "build-binary-missing", "op<float>"),
 }  # fmt: skip

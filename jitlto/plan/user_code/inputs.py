@@ -223,7 +223,7 @@ def read_ltoir(item: LinkInput, wanted: Sequence[Symbol], store: CacheDir | None
     version, refusals = nvjitlink.version(), list[LinkError]()
     # For the newest target it reads bare LTO-IR of every architecture, with or without suffix. From a fatbin it reads
     # LTO-IR with a suffix only for a target that runs it.
-    images = (image for image in nvfatbin.list_images(item.data) if image.kind == FatbinKind.LTOIR)
+    images = (i for several in nvfatbin.find_fatbins(item.data) for i in several if i.kind == FatbinKind.LTOIR)
     special = {Architecture(image.architecture.number, suffix) for image in images for suffix in "af"}
     newest = Architecture(max(linkable_architectures(version)))
     for target in (newest, *sorted(each for each in special if can_link_for(version, each))):
