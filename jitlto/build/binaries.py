@@ -4,20 +4,18 @@ LTO-IR does not tell what it defines; nvJitLink tells it of names that it is giv
 fragments of the build require of it, and a merge joins what its parts know.
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from jitlto.base import files
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import BuildError, JitltoError, UnresolvedSymbolError
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture, Version
+from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.compatibility import linkable_architectures, newest_ptx_isa
 from jitlto.cuda.elf import read_architecture
@@ -25,7 +23,6 @@ from jitlto.cuda.nvjitlink import ARCHIVE, InputKind, LinkInput, link
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.families.templates import RenderedSource
 from jitlto.plan.user_code.inputs import make_stub, read_ltoir
-from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import BINARY, UNKNOWN, Fragment, Image, ImageKind, Role, Symbol, SymbolKind
 
 _KINDS = {1: ImageKind.PTX, 2: ImageKind.SASS, 8: ImageKind.LTOIR}  # by FatbinKind
@@ -37,39 +34,15 @@ _HINT = "name relocatable code as `nvcc -rdc=true` makes it: LTO-IR, PTX, a cubi
 _Images: TypeAlias = "list[tuple[ImageKind, Architecture, Version, bytes]]"
 
 
-class BinaryFile(NamedTuple):
-    """A file of a group with a binary."""
-
-    rendered: RenderedSource  # whose text is the path
-    data: bytes
-    sha256: str
-    cubins: bool  # whether they are stored beside other images
-
-
-def read_file(rendered: RenderedSource, *, cubins: bool) -> BinaryFile:
-    """Read a file; a BuildError if it cannot be read."""
-    try:
-        data = files.read(rendered.text)
-    except (OSError, ValueError) as error:
-        what, hint = f"cannot be read: {getattr(error, 'strerror', error)}", "the path is relative to family.toml"
-        raise _error(rendered, what, "unreadable", hint) from None
-    return BinaryFile(rendered, data, hashlib.sha256(data).hexdigest(), cubins)
-
-
 def assemble_binaries(
-    binaries: Iterable[BinaryFile],
-    fragments: list[Fragment],
-    blobs: dict[str, bytes],
-    records: Mapping[str, FamilyRecord],
-    store: CacheDir | None,
+    sources: RenderedFamilies, fragments: list[Fragment], blobs: dict[str, bytes], store: CacheDir | None
 ) -> None:
     """Add the fragments of files to the others of a build, and sort all by key.
 
     Args:
-        binaries: Those of the families.
+        sources: The families, with the files.
         fragments: All others, which are added to.
         blobs: The bytes of their images by SHA-256, likewise.
-        records: The families.
         store: The user's cache, if any.
 
     Raises:
@@ -77,7 +50,8 @@ def assemble_binaries(
     """
     required = {symbol.name: (symbol, fragment.key) for fragment in fragments for symbol in fragment.requires}
     wanted = [required[name][0] for name in sorted(required)]
-    for rendered, data, _, cubins in binaries:
+    sass = {family.name for family in sources.families if family.sass}  # which have cubins beside other images
+    for rendered, data in sources.binaries:
         try:
             found, item = _read(data, rendered.text)
             provides, requires = _find_symbols(found, item, wanted, store)
@@ -85,7 +59,7 @@ def assemble_binaries(
             raise _error(rendered, f"cannot be read: {error.what}", "unreadable", error.hint or _HINT) from error
         images = []
         for kind, architecture, isa, image in [
-            each for each in found if cubins or each[0] is not ImageKind.SASS
+            each for each in found if rendered.key.family in sass or each[0] is not ImageKind.SASS
         ] or found:
             sha, its_isa = hashlib.sha256(image).hexdigest(), isa if kind is ImageKind.PTX else None
             images.append(Image(kind, architecture, sha, len(image), BINARY, nvjitlink.version(), its_isa))
@@ -93,8 +67,8 @@ def assemble_binaries(
         fragments.append(Fragment(rendered.key, Role.DEVICE, "", (), provides, requires, tuple(sorted(images))))
     fragments.sort(key=lambda fragment: fragment.key)
     provided = {symbol.name for fragment in fragments for symbol in fragment.provides}
-    for rendered, *_ in binaries:
-        declaring = records[rendered.key.family].groups_declaring([rendered.key.group])
+    for rendered, _ in sources.binaries:
+        declaring = sources.records[rendered.key.family].groups_declaring([rendered.key.group])
         for name, (_, key) in required.items():
             if name not in provided and declaring(name):
                 what = f"does not define {demangle(name)}, which {rendered.group.interface} declares and {key} requires"

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import NoneType
 
+from jitlto.base.entry import digest_of
 from jitlto.base.errors import BuildError, CompileError, JitltoError
 from jitlto.base.text import check_type, format_bytes, pluralize
 from jitlto.build import proof, shards
@@ -117,8 +118,8 @@ def build(
         if scheduler.failures:
             raise _explain_all(scheduler, compiler)
         proofs = Proofs(store := cache.store if cache else None)
-        assemble_binaries(sources.binaries, fragments, blobs, sources.records, store)
-        known = proofs.key("interfaces", repr(sources.records), scheduler.keys, [f.sha256 for f in sources.binaries])
+        assemble_binaries(sources, fragments, blobs, store)
+        known = proofs.key("interfaces", repr(sources.records), scheduler.keys, sorted(blobs))
         own, is_known = {f.name: f.own_interfaces for f in sources.families}, proofs.has(known) and not shard
         interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, own)
         sources.check_settings()
@@ -161,7 +162,7 @@ def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], 
 
 def _part(shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: list[str]) -> PartRecord:
     contents = shards.digest_sources(sources.requests)
-    contents |= {file.rendered.key: file.sha256 for file in sources.binaries}
+    contents |= {rendered.key: digest_of(data).hex() for rendered, data in sources.binaries}
     toolchains = {r.key.family: r.config.toolchain.identify(r.config.images) for r in sources.requests}
     return shards.make_part_record(shard, contents, interfaces.faults(), toolchains, advice)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from msgspec import structs
 
+from jitlto.base import files
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import BuildError, FamilyError, ToolchainError
 from jitlto.base.mangling import base_name
 from jitlto.base.text import check_type
 from jitlto.base.versions import Architecture, lowest_base
-from jitlto.build.binaries import BinaryFile, read_file
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_settings import check_settings
@@ -63,7 +63,7 @@ class RenderedFamilies:
             check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
         self.families = with_used(families)
         self.rendered: list[CompileRequest] = []
-        self.binaries: list[BinaryFile] = []
+        self.binaries: list[tuple[RenderedSource, bytes]] = []
         self.advice: list[str] = []
         self._files: dict[str, bytes] = {}
         self.records = {family.name: family_record(family, self._files) for family in self.families}
@@ -92,7 +92,7 @@ class RenderedFamilies:
         for each in render_family(family, closure, on_warning=self.advice.append):
             group = each.group
             if group.binary:
-                self.binaries.append(read_file(each, cubins=bool(family.sass)))
+                self.binaries.append((each, _read_binary(each)))
                 continue
             how = family.compiler_options(group), group.architectures, family.cubin_options(group)
             config = configs(*how)
@@ -155,6 +155,16 @@ class RenderedFamilies:
             return ""
         own = own_texts(request.rendered, request.config)
         return show_sides(base_name(symbol), interface_texts(request.config), own)
+
+
+def _read_binary(rendered: RenderedSource) -> bytes:
+    """Return the content of a file that a binary renders to; a BuildError if it cannot be read."""
+    try:
+        return files.read(rendered.text)
+    except (OSError, ValueError) as error:
+        what = f"{rendered.text} cannot be read: {getattr(error, 'strerror', error)}"
+        hint = "the path is relative to family.toml"
+        raise BuildError(what, code="build-binary-unreadable", where=rendered.origin, hint=hint) from None
 
 
 def _check_reproducible(requests: Iterable[CompileRequest]) -> None:

@@ -55,11 +55,6 @@ class GroupDeclaration:
         """Whether callers supply its functions at run time."""
         return self.template is None and self.binary is None
 
-    @property
-    def source(self) -> str:
-        """The template or binary, for messages."""
-        return str(self.template or self.binary)
-
 
 @dataclass(frozen=True, slots=True)
 class FamilyDeclaration:
@@ -431,16 +426,14 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable, templates: Sequen
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
-    kind: type[_GroupTable] = _DeviceTable if role is Role.DEVICE else _EntrypointTable
-    if role is Role.DEVICE and "binary" in table.values:
-        kind = _BinaryTable
-    elif role is Role.DEVICE and table.values.get("supplied") is True:
-        kind = _SuppliedTable
-    elif role is Role.DEVICE and "template" not in table.values:
+    kinds: dict[str, type[_GroupTable]] = {"binary": _BinaryTable, "supplied": _SuppliedTable, "template": _DeviceTable}
+    kind = next((each for key, each in kinds.items() if table.values.get(key)), None)
+    kind = _EntrypointTable if role is Role.ENTRYPOINT else kind
+    if kind is None:
         hint = "write matrix and template; binary, for a compiled file; or supplied = true, for what callers supply"
         raise table.error("missing key 'template'", hint, case="missing-key")
-    if kind in (_BinaryTable, _SuppliedTable) and not table.values.get("interface"):
-        hint = "name the header that declares what callers or the file define"
+    if kind is _SuppliedTable and not table.values.get("interface"):
+        hint = "name the header that declares what callers supply"
         raise table.error("missing key 'interface'", hint, case="missing-key")
     given = table.decode(kind)
     _check_key(table, given.key, given.shared)

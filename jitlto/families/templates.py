@@ -73,7 +73,8 @@ class RenderedSource:
     @property
     def origin(self) -> str:
         """Template, group and combination, for messages."""
-        return f"{self.group.source} (group {self.group.name}, {describe_combination(self.combination)})"
+        source = self.group.template or self.group.binary
+        return f"{source} (group {self.group.name}, {describe_combination(self.combination)})"
 
 
 def describe_combination(combination: Mapping[str, str]) -> str:
@@ -193,7 +194,7 @@ def _check_sources(group: GroupDeclaration, by_content: Mapping[Any, Sequence[Fr
             if undeclared := [name for name in differing if name not in group.shared]:
                 names, shared = " and ".join(undeclared), json.dumps([*group.shared, *undeclared])
                 what = f"{first} and {other} have the same source: nothing in it{generated} depends on {names}"
-                hint = f"use {names} in {group.source}, or remove it from key and from the matrix; "
+                hint = f"use {names} in {group.template or group.binary}, or remove it from key and from the matrix; "
                 hint += f"if the two are meant to be the same, declare it: shared = {shared}"
                 raise FamilyError(what, code="family-same-source", where=where, hint=hint)
 
@@ -213,7 +214,7 @@ def _check_used(family: FamilyDeclaration, group: GroupDeclaration, used: Collec
     families = (family, *family.all_used().values())
     deciding = {name for each in families for other in each.groups if other is not group for name in other.key}
     if name := next((name for name in left if name not in deciding), None):
-        what = f"nothing uses the key parameter {name}: {group.source} and params do without it"
+        what = f"nothing uses the key parameter {name}: {group.template or group.binary} and params do without it"
         shared = json.dumps([*group.shared, name])
         hint = f"use it in the template, remove it from key and from the matrix, or declare it: shared = {shared}"
         raise FamilyError(what, code="family-unused-key", where=where, hint=hint)

@@ -32,11 +32,11 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
     supplied = [item for user in plan.supplied for item in user.for_mode(target.link_mode)]
     if ptx:  # what is not LTO-IR is linked after it was optimised
         supplied = [item for item in supplied if item.kind is InputKind.LTOIR or holds_ltoir(item.data)]
-    images = [*zip(plan.fragments, plan.images, strict=True)]
-    lto = [(fragment, image) for fragment, image in images if image.kind is ImageKind.LTOIR]
+    pairs = zip(plan.fragments, plan.images, strict=True)
+    images = [(fragment, image) for fragment, image in pairs if not ptx or image.kind is ImageKind.LTOIR]
     begin = time.perf_counter()
     with plan.services.events.step("link", plan.entry.key.text):
-        inputs = [stored_input(plan.database.read(i), fragment.key.text) for fragment, i in (lto if ptx else images)]
+        inputs = [stored_input(plan.database.read(i), fragment.key.text) for fragment, i in images]
         others = [*supplied, *(item for item, _ in plan.libraries if not ptx)]
         try:
             linked = nvjitlink.link([*inputs, *others], target.architecture, flags, ptx=ptx)
@@ -47,7 +47,7 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
     if supplied:
         from jitlto.link.conflicts import check_conflicts  # imported lazily: few plans have inputs
 
-        own = zip(lto if ptx else images, inputs, strict=True)
+        own = zip(images, inputs, strict=True)
         fragments = [(fragment, each) for (fragment, i), each in own if i.kind is images[0][1].kind]
         check_conflicts(fragments, plan.supplied, target, plan.options, store)
     if is_first and (variables := read_writable(linked.data)):
