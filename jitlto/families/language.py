@@ -6,6 +6,7 @@ import os.path
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from itertools import zip_longest
 from pathlib import Path
@@ -64,8 +65,9 @@ class Template:
                 ends = [f"\0{n}\0\n" if kind == "data" else "\n" for n in range(number, number + part.count("\n"))]
                 parts += [each for pair in zip_longest(part.split("\n"), ends, fillvalue="") for each in pair]
             parts.append(f"\0{source.count(chr(10)) + 1}\0")
-            lines = self._environment.from_string("".join(parts)).render(combination).split("\n")
-            line = int(re.findall("\0(\\d+)\0", "\n".join(lines[line - 1 :]))[0])
+            with suppress(Exception):  # what is made of a text may need it as it is
+                lines = self._environment.from_string("".join(parts)).render(combination).split("\n")
+                line = int(re.findall("\0(\\d+)\0", "\n".join(lines[line - 1 :]))[0])
         return f"{self._path}:{line}"
 
     def _render(self, entry: str | None, values: Mapping[str, Value]) -> str:
