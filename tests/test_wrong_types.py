@@ -55,6 +55,8 @@ def run_side(family: KernelFamily, database: Path) -> dict[str, Call]:
         "dispatcher(link_mode)": lambda v: family.dispatcher("op_name", link_mode=v),
         "dispatcher(link_options)": lambda v: family.dispatcher("op_name", link_options=v),
         "launcher(link_options)": lambda v: family.launcher(link_options=v, **CHOSEN),
+        "callback(group)": lambda v: family.callback(v, arch="sm_90", **CHOSEN),
+        "callback(arch)": lambda v: family.callback("op", arch=v, **CHOSEN),
         "plan_request": family.plan_request,
         "Planner.add": lambda v: planner().add(v),
         "Planner.add_source(text)": lambda v: added(planner().add_source(v)),

@@ -261,6 +261,7 @@ def find_callback(
     family: Any, group: str, arch: str | Architecture | None, configuration: Mapping[str, object]
 ) -> tuple[str, bytes]:
     """Return a device function for another linker; see :meth:`~jitlto.runtime.family.KernelFamily.callback`."""
+    check_type(group, str, "group must be a name")
     values = normalize_configuration(configuration, family.parameters, family.name)
     (fragment,) = family.planner().add(FragmentKey.make(family.name, group, values))._pinned
     functions = [symbol.name for symbol in fragment.provides if symbol.kind is SymbolKind.FUNCTION]
@@ -269,7 +270,8 @@ def find_callback(
         what = "is no callback: it defines {} and requires {}".format(*(each or "nothing" for each in symbols))
         hint = "define one function in it, and what that calls as static functions"
         raise PlanError(f"{fragment.key} {what}", code="plan-callback", hint=hint)
-    target = Architecture.parse(arch) if isinstance(arch, str) else arch or device.architecture()
+    target = device.architecture() if arch is None else arch
+    target = target if isinstance(target, Architecture) else Architecture.parse(target)
     image = select_image(fragment, ImageKind.LTOIR, target, nvjitlink.version())
     return functions[0], family.database.read(image)
 
