@@ -25,7 +25,6 @@ from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey
-from jitlto.record.headers import interfaces_first
 from jitlto.record.options import option_macros
 
 # Types that NVIDIA's headers define, or only declare.
@@ -59,7 +58,7 @@ class InterfaceRules:
 
     def __init__(self, family: FamilyDeclaration, config: CompileConfig) -> None:
         self._family, self._config = family, config
-        self._headers = config.own_closure(interfaces_first(config.interfaces)).headers
+        self._headers = config.interface_headers(config.interfaces)
         self._clean: set[bytes] = set()
         self._check_types()
         self._check_groups()
@@ -174,13 +173,12 @@ def place_of(config: CompileConfig, header: str, line: int) -> str:
 
 def interface_texts(config: CompileConfig) -> dict[str, bytes]:
     """Return the interfaces of a family and its own headers that they include, by their paths."""
-    headers = config.own_closure(interfaces_first(config.interfaces)).headers
+    headers = config.interface_headers(config.interfaces)
     return {path_of(config, name): text for name, text in headers.items()}
 
 
 def own_texts(rendered: RenderedSource, config: CompileConfig) -> dict[str, bytes]:
     """Return a source and those of its own headers that are no interfaces', by name."""
-    interfaces = config.own_closure(interfaces_first(config.interfaces)).headers
-    headers = config.own_closure(rendered.source, rendered.headers).headers
+    interfaces, headers = config.interface_headers(config.interfaces), config.own_closure(rendered).headers
     own = {name: text for name, text in headers.items() if name not in interfaces}
     return {f"{rendered.key}.cu": rendered.text.encode(), **own}
