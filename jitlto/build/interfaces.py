@@ -136,29 +136,24 @@ def check_interfaces(
         BuildError: A fragment requires a symbol of a group that has no interface, or that its interface does not
             declare, also of one that callers supply.
     """
-    providers: dict[str, dict[str, Fragment]] = defaultdict(dict)  # one of each group, whose interface all have
+    providers: dict[str, dict[str, FragmentKey]] = defaultdict(dict)  # one of each group, whose interface all have
     for fragment in fragments:
         for symbol in fragment.provides:
-            providers[symbol.name].setdefault(fragment.key.group, fragment)
+            providers[symbol.name].setdefault(fragment.key.group, fragment.key)
     undeclared, suppliers = set(faults), family.supplied_groups()
-    required = [(fragment.key, symbol.name) for fragment in fragments for symbol in fragment.requires]
-    for key, name in required:
-        if name not in providers and (key.family, name) in undeclared and (groups := suppliers(name)):
-            what = f"{key} requires {demangle(name)}, and the interface {groups[0].interface} of {groups[0].name}, "
-            what += f"which callers supply, does not declare it{show(key, name)}"
-            hint = "declare it there and nowhere else"
-            raise BuildError(what, code="build-interface-undeclared", where=where(key), hint=hint)
-    for key, name, provider in ((*each, one) for each in required for one in providers[each[1]].values()):
-        group, what = family.group(provider.key.group), f"{key} requires {demangle(name)} of {provider.key}"
-        if group is not None and group.interface is None:
-            hint = f'declare it in a header, and name that in the group\'s table: interface = "{group.name}.cuh"; '
-            hint += "or write interface = false, and only its layout is compared"
-            what += f", whose group {group.name} has no interface"
-            raise BuildError(what, code="build-no-interface", hint=hint)
-        if group and group.interface and (key.family, name) in undeclared:
-            what += f", and the interface {group.interface} does not declare it{show(key, name)}"
-            hint = "declare it there and nowhere else"
-            raise BuildError(what, code="build-interface-undeclared", where=where(key), hint=hint)
+    for key, name in ((fragment.key, symbol.name) for fragment in fragments for symbol in fragment.requires):
+        owners = [(family.group(one.group), str(one)) for one in providers[name].values()]
+        for group, owner in owners or [(each, each.name) for each in suppliers(name)]:
+            what = f"{key} requires {demangle(name)} of {owner}"
+            if group is not None and group.interface is None:
+                hint = f'declare it in a header, and name that in the group\'s table: interface = "{group.name}.cuh"; '
+                hint += "or write interface = false, and only its layout is compared"
+                what += f", whose group {group.name} has no interface"
+                raise BuildError(what, code="build-no-interface", hint=hint)
+            if group and group.interface and (key.family, name) in undeclared:
+                what += f", and the interface {group.interface} of {group.name} does not declare it{show(key, name)}"
+                hint = "declare it there and nowhere else"
+                raise BuildError(what, code="build-interface-undeclared", where=where(key), hint=hint)
 
 
 def path_of(config: CompileConfig, header: str) -> str:

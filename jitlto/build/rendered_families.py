@@ -248,8 +248,8 @@ def _choose_headers(
     found = {}
     for each in render_family(family):
         values = tuple((name, each.combination[name]) for name in sorted(common))
-        found[values] = headers = closure(include, each.headers).headers
-        for header in sorted(each.headers.keys() & headers.keys()):
+        found[values] = closure(include, each.headers).headers
+        for header in sorted(each.headers):
             used = each.headers.templates[header].used & each.combination.keys()
             needed |= used
             if name := min(used - common, default=""):
