@@ -84,6 +84,13 @@ def test_kernels_are_linked_with_a_stub_of_what_callers_supply(tmp_path: Path, d
     assert all("of op at run time" in place.message for note in found.notes for place in note.at)
 
 
+def test_an_interface_of_what_callers_supply_may_have_a_path(tmp_path: Path) -> None:
+    files = calling_op("call", "__device__ float op(float);", "__global__ void kern(float* x) { *x = op(*x); }")
+    files["family.toml"] = files["family.toml"].replace('interface = "op.cuh"', 'interface = "./sub/../op.cuh"')
+    (found,) = check(built(tmp_path, files, "call").database, targets=[Architecture(90)]).families
+    assert (found.holds, found.completed_by_callers, found.linked) == (True, 1, 1)
+
+
 @pytest.mark.slow
 def test_a_kernel_with_two_tiers_is_linked_with_a_stub_in_both(tmp_path: Path) -> None:
     kernel = "__global__ void kern(float* x) { *x = op(*x); }"
