@@ -23,7 +23,7 @@ from jitlto.cuda.nvjitlink import ARCHIVE, InputKind, LinkInput, link
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.families.templates import RenderedSource
 from jitlto.plan.user_code.inputs import make_stub, read_ltoir
-from jitlto.record.fragment import BINARY, UNKNOWN, Fragment, Image, ImageKind, Role, Symbol, SymbolKind
+from jitlto.record.fragment import BINARY, UNKNOWN, Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 
 _KINDS = {1: ImageKind.PTX, 2: ImageKind.SASS, 8: ImageKind.LTOIR}  # by FatbinKind
 # LTO-IR begins with the size of its head, which is larger for sm_90a, and 10 × the number of its architecture.
@@ -48,32 +48,50 @@ def assemble_binaries(
     Raises:
         BuildError: A file is of another kind, cannot be read, or lacks what its group's interface declares.
     """
-    required = {symbol.name: (symbol, fragment.key) for fragment in fragments for symbol in fragment.requires}
-    wanted = [required[name][0] for name in sorted(required)]
-    sass = {family.name for family in sources.families if family.sass}  # which have cubins beside other images
-    for rendered, data in sources.binaries:
-        try:
-            found, item = _read(data, rendered.text)
-            provides, requires = _find_symbols(found, item, wanted, store)
-        except JitltoError as error:
-            what = f"cannot be read: {error.what.removeprefix('cannot be read as ')}"
-            raise _error(rendered, what, "unreadable", error.hint or _HINT) from error
-        images = []
-        for kind, architecture, isa, image in [
-            each for each in found if rendered.key.family in sass or each[0] is not ImageKind.SASS
-        ] or found:
-            sha, its_isa = hashlib.sha256(image).hexdigest(), isa if kind is ImageKind.PTX else None
-            images.append(Image(kind, architecture, sha, len(image), BINARY, nvjitlink.version(), its_isa))
-            blobs[sha] = image
-        fragments.append(Fragment(rendered.key, Role.DEVICE, "", (), provides, requires, tuple(sorted(images))))
+    made: list[Fragment] = []
+    required: dict[str, tuple[Symbol, FragmentKey]] = {}
+    while sources.binaries:  # one file may require what another defines
+        every = [(symbol, fragment.key) for fragment in (*fragments, *made) for symbol in fragment.requires]
+        if required.keys() == {symbol.name for symbol, _ in every}:
+            break
+        required = {symbol.name: (symbol, key) for symbol, key in reversed(every)}
+        wanted = [required[name][0] for name in sorted(required)]
+        made = [_make_fragment(sources, *each, wanted, blobs, store) for each in sources.binaries]
+    fragments += made
     fragments.sort(key=lambda fragment: fragment.key)
-    provided = {symbol.name for fragment in fragments for symbol in fragment.provides}
+    provided = {symbol.name for fragment in fragments for symbol in fragment.provides} if made else set()
     for rendered, _ in sources.binaries:
         declaring = sources.records[rendered.key.family].groups_declaring([rendered.key.group])
         for name, (_, key) in required.items():
             if name not in provided and declaring(name):
                 what = f"does not define {demangle(name)}, which {rendered.group.interface} declares and {key} requires"
                 raise _error(rendered, what, "missing", "compile it into the file, with exactly these types")
+
+
+def _make_fragment(
+    sources: RenderedFamilies,
+    rendered: RenderedSource,
+    data: bytes,
+    wanted: Sequence[Symbol],
+    blobs: dict[str, bytes],
+    store: CacheDir | None,
+) -> Fragment:
+    """Return the fragment of a file, as far as symbols are wanted of it; arguments and errors as for all."""
+    try:
+        found, item = _read(data, rendered.text)
+        provides, requires = _find_symbols(found, item, wanted, store)
+    except JitltoError as error:
+        what = f"cannot be read: {error.what.removeprefix('cannot be read as ')}"
+        raise _error(rendered, what, "unreadable", error.hint or _HINT) from error
+    has_cubins = any(family.sass for family in sources.families if family.name == rendered.key.family)
+    images = []
+    for kind, architecture, isa, image in [
+        each for each in found if has_cubins or each[0] is not ImageKind.SASS
+    ] or found:
+        sha, its_isa = hashlib.sha256(image).hexdigest(), isa if kind is ImageKind.PTX else None
+        images.append(Image(kind, architecture, sha, len(image), BINARY, nvjitlink.version(), its_isa))
+        blobs[sha] = image
+    return Fragment(rendered.key, Role.DEVICE, "", (), provides, requires, tuple(sorted(images)))
 
 
 def join(one: Fragment, other: Fragment | None) -> Fragment | None:

@@ -197,10 +197,8 @@ def _prove(
 
 
 def _list_supplied(family: FamilyRecord, planned: Iterable[Kernel]) -> Iterator[Finding]:
-    counts, groups = (
-        Counter(symbol.name for kernel in planned for symbol in kernel.user_symbols),
-        family.supplied_groups(),
-    )
+    counts = Counter(symbol.name for kernel in planned for symbol in kernel.user_symbols)
+    groups = family.supplied_groups()
     for name, count in sorted(counts.items()):
         whose = " or ".join(group.name for group in groups(name))
         message = f"callers supply {demangle(name)} of {whose} at run time, for {pluralize(count, 'kernel')}"

@@ -10,7 +10,7 @@ from jitlto.build.findings import Finding, Kind, group_findings
 from jitlto.build.proof import MOST_KERNELS, FamilyProof, prove
 from jitlto.build.proofs import Proofs
 from jitlto.check.compare import choose_kernels, compare_family
-from jitlto.check.links import LinkJob, Work, plan_stubs, require_readable
+from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
 from jitlto.record.check_result import CheckResult, FamilyCheck
@@ -80,24 +80,21 @@ def _check_family(
     work: Work,
 ) -> FamilyCheck:
     failures, notes, pairs = compare_family(family, proof, work) if compare else ([], [], None)
-    stubs, unproved = plan_stubs(family, proof.kernels)
-    complete = [kernel for kernel in proof.kernels if id(kernel) in stubs]
-    chosen = complete if len(complete) <= MOST_KERNELS else choose_kernels(complete)
-    kernels = [(kernel, target, stubs[id(kernel)]) for target in targets for kernel in chosen]
-    jobs = [LinkJob.make(family, kernel, target, stub=stub) for kernel, target, stub in kernels]
+    chosen = proof.kernels if len(proof.kernels) <= MOST_KERNELS else choose_kernels(proof.kernels)
+    jobs = [LinkJob.make(family, kernel, target) for target in targets for kernel in chosen]
     late: list[Finding] = []
     if targets and any(any(each.images_of(ImageKind.SASS)) for each in family.database.planned(family.name)[1]):
-        fast = (LinkJob.make(family, kernel, target, "sass", stub) for kernel, target, stub in kernels)
+        fast = (LinkJob.make(family, kernel, target, "sass") for target in targets for kernel in chosen)
         late = [*filter(None, (job.late() for job in jobs))]
         jobs += [job for job in fast if job.has_images()]
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
     failed, known = work.do(lambda jobs: [job.link() for job in jobs], jobs, "link")
     links = [job.failure(error) for job, error in failed]
-    notes = [*notes, *unproved, *late, *(each for each in links if each.kind is Kind.FAST)]
+    notes = [*notes, *late, *(each for each in links if each.kind is Kind.FAST)]
     failures = [*proof.failures, *failures, *(each for each in links if each.kind is not Kind.FAST)]
     counts = proof.fragments, len(proof.kernels), sum(bool(kernel.user_symbols) for kernel in proof.kernels)
     causes, linked = group_findings(failures), len(chosen) if targets else 0
     return FamilyCheck(
         family.name, not failures, *counts, causes, group_findings([*proof.notes, *notes]), pairs, linked, known,
-        len(jobs) - linked * len(targets), len(proof.kernels) - len(complete),
+        len(jobs) - linked * len(targets),
     )  # fmt: skip

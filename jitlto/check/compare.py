@@ -41,15 +41,16 @@ def compare_family(
         return [], [Finding(Kind.UNCOMPARED, message, reason.hint, family.name, code=reason.code)], None
     # For each architecture that fragments were compiled for, one as close to it as the linker allows.
     able, known = partial(can_link_for, linker), [Architecture(number) for number in linkable_architectures(linker)]
-    binaries = (i for f in family.database.planned(family.name)[1] for i in f.images if i.toolchain == BINARY)
-    wanted = {*family.record.architectures, *(image.architecture for image in binaries)}
+    images = [(f.key, i) for f in family.database.planned(family.name)[1] for i in f.images if i.toolchain == BINARY]
+    binaries, wanted = {key for key, _ in images}, {*family.record.architectures, *(i.architecture for _, i in images)}
     found = (a if able(a) else next((b for b in known if b.number >= a.number and not a.suffix), None) for a in wanted)
     targets = sorted({target for target in found if target is not None})
     chosen = [kernel for kernel in choose_kernels(proof.kernels) if kernel.resolution.device]
     members = [sorted(fragment.key.text for fragment in kernel.resolution.fragments) for kernel in chosen]
     pairs = {pair for keys in members for pair in combinations(keys, 2)}
     every = (LinkJob.make(family, kernel, target) for target in targets for kernel in chosen)
-    jobs = [job for job in every if job.has_images()]  # a binary may be for fewer architectures
+    # A compiled file may be for fewer architectures.
+    jobs = [j for j in every if binaries.isdisjoint(f.key for f in j.plan.fragments) or j.has_images()]
     failures = []
     linked = {target: LinkedAlone() for target in targets}
     for job, error in work.do(partial(_compare, family, linked), jobs, "comparison", _alike)[0]:

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from jitlto.base.errors import ArchitectureError, JitltoError, VersionError
 from jitlto.base.mangling import demangle
@@ -14,12 +15,13 @@ from jitlto.build.findings import Finding, Kind, link_failure
 from jitlto.build.proofs import Proofs
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_read, linked_kind, select_image
+from jitlto.cuda.ptx import write_stub
 from jitlto.link.parallel import run_parallel
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.enumeration import Kernel
-from jitlto.plan.plan import Plan
-from jitlto.plan.user_code.adapter import write_stub
-from jitlto.record.fragment import Fragment, ImageKind
+from jitlto.plan.plan import Plan, Request
+from jitlto.plan.user_code.inputs import UserInput, from_ptx
+from jitlto.record.fragment import Fragment, ImageKind, Symbol
 from jitlto.runtime.family import KernelFamily
 
 _AT_ONCE = 32  # jobs of one call, so that there are calls for every core
@@ -33,12 +35,11 @@ class LinkJob:
     plan: Plan
 
     @classmethod
-    def make(
-        cls, family: KernelFamily, kernel: Kernel, arch: Architecture, mode: str = "lto", stub: Plan | None = None
-    ) -> LinkJob:
-        """Plan a kernel of a family; ``stub`` is the plan of one that lacks the same functions, with a stub of them."""
+    def make(cls, family: KernelFamily, kernel: Kernel, arch: Architecture, mode: str = "lto") -> LinkJob:
+        """Plan a kernel of a family, with a stub of what callers supply."""
         options, place = family.record.link, (family.database, family.session)
-        supplied, request = (stub.supplied, stub.request) if stub else ((), None)
+        supplied = (_stub(kernel.user_symbols),) if kernel.user_symbols else ()
+        request = Request(family.name, None, kernel.configuration)
         return cls(
             kernel, Plan(family.name, kernel.resolution, supplied, options, options, mode, arch, *place, request)
         )
@@ -91,32 +92,10 @@ class LinkJob:
             return False
 
 
-def plan_stubs(family: KernelFamily, kernels: Iterable[Kernel]) -> tuple[dict[int, Plan | None], list[Finding]]:
-    """Plan kernels as callers do, with a stub of what they supply: of all that lack the same, one.
-
-    Returns:
-        By the id of each kernel that can be linked, such a plan, None if it lacks nothing; notes on why others cannot.
-    """
-    made: dict[object, Plan | Finding | None] = {}
-    found: dict[int, Plan | Finding | None] = {}
-    for kernel in kernels:
-        symbols, entry = kernel.user_symbols, kernel.resolution.entry.key
-        lacks: object = symbols and (
-            symbols,
-            *map(kernel.configuration.get, family.record.common),
-        )  # the same interfaces
-        try:
-            if lacks and lacks not in made:
-                planner = family.planner(entry.group, **kernel.configuration)
-                made[lacks] = planner.add_source(write_stub(symbols), "stub.cu").plan()
-        except JitltoError as error:
-            failure = link_failure(error, entry.text, kernel.configuration, None)
-            names = ", ".join(demangle(symbol.name) for symbol in symbols)
-            message = f"kernels are not linked with a stub of {names}: {failure.message}"
-            made[lacks] = replace(failure, kind=Kind.SUPPLIED, message=message)
-        found[id(kernel)] = made.get(lacks)
-    stubs = {number: plan for number, plan in found.items() if not isinstance(plan, Finding)}
-    return stubs, [plan for plan in made.values() if isinstance(plan, Finding)]
+@cache
+def _stub(symbols: tuple[Symbol, ...]) -> UserInput:
+    """Return an input in the place of what callers supply."""
+    return from_ptx(write_stub(symbols).encode(), "stub.ptx")
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,8 @@ def build(
         twins.check_writable(output)
     how["cache"] = cache = None if no_cache else open_shared_cache()
     rendered, twin = RenderedFamilies(families), None
-    with progress("compiling", quiet=quiet) as observer, _executor(executor, how["jobs"], cache) as how["executor"]:
+    what = "compiling, comparing architectures" if any(family.is_auto for family in families) else "compiling"
+    with progress(what, quiet=quiet) as observer, _executor(executor, how["jobs"], cache) as how["executor"]:
         how["observer"] = recorder = Trace(observer)
         try:
             report = pipeline.build(rendered, output, **how)

@@ -104,12 +104,15 @@ def _lines(result: CheckResult) -> Iterator[str]:
 
 
 def _describe_links(family: FamilyCheck, result: CheckResult) -> str:
-    complete = family.kernels - family.unlinked
-    if not complete:
-        return f"linked nothing; {pluralize(family.kernels, 'kernel')} need a caller's own code to link"
-    stubs = ", with stubs of what callers supply" if family.completed_by_callers > family.unlinked else ""
+    if not family.kernels:
+        return "linked nothing: it has no kernel"
+    stubs = ", with stubs of what callers supply" if family.completed_by_callers else ""
     cubins = f", {pluralize(family.cubins, 'link')} of cubins too" if family.cubins else ""
-    of = pluralize(complete, "kernel") if family.linked == complete else f"{family.linked} of {complete} kernels"
+    of = (
+        pluralize(family.kernels, "kernel")
+        if family.linked == family.kernels
+        else f"{family.linked} of {family.kernels} kernels"
+    )
     # What fails in planning has no target.
     failed = sum(bool(place.arch) for cause in family.failures if cause.kind == "link" for place in cause.at)
     state = f"{failed} of {family.linked * len(result.archs) + family.cubins} links fail" if failed else "all link"

@@ -5,6 +5,7 @@ It reads the directives that NVRTC, nvcc and nvJitLink emit (PTX ISA manual, cha
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from jitlto.base.cached import cached_property
@@ -142,6 +143,29 @@ def parse_ptx(text: str) -> Module:
         if seen is None or not seen.defined:
             module.declarations[declaration.name] = declaration
     return module
+
+
+def write_stub(symbols: Iterable[Symbol]) -> str:
+    """Return PTX that defines symbols as their layouts tell, for links that prove all else; it is not meant to run."""
+    lines = [".version 7.0", ".target sm_75", ".address_size 64"]
+    for symbol in symbols:  # a database may hold any text: what is no symbol stays undefined
+        name = symbol.name if re.fullmatch(r"[\w$]+", symbol.name, re.ASCII) else ""
+        if name and (match := re.fullmatch(r"(global|const) (\?|\d{1,9})@(\d{1,9})", symbol.layout)):
+            space, size, alignment = match.groups()
+            lines.append(f".visible .{space} .align {alignment} .b8 {name}[{alignment if size == '?' else size}];")
+        elif name and (match := re.fullmatch(r"\((b?\d{1,9})?\)\(((?:b?\d{1,9},?)*)\)", symbol.layout)):
+            result, taken = (_declare(sizes or "", of) for sizes, of in zip(match.groups(), "rp", strict=True))
+            lines.append(f".visible .func {f'({result})' if result else ''} {name} ({taken}) {{ ret; }}")
+    return "\n".join(lines)
+
+
+def _declare(sizes: str, name: str) -> str:
+    """Return the parameters of some sizes, as a layout has them."""
+    parts = (
+        f".align 16 .b8 {name}{n}[{size[1:]}]" if size.startswith("b") else f".b{8 * int(size)} {name}{n}"
+        for n, size in enumerate(re.findall(r"b?\d+", sizes))
+    )
+    return ", ".join(f".param {each}" for each in parts)
 
 
 def _statements(text: str) -> list[tuple[str, str | None]]:

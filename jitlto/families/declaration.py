@@ -113,7 +113,7 @@ class FamilyDeclaration:
     @property
     def own_interfaces(self) -> tuple[str, ...]:
         """The interface headers of its own groups; sorted."""
-        return tuple(sorted({os.path.normpath(group.interface) for group in self.groups if group.interface}))
+        return tuple(sorted({group.interface for group in self.groups if group.interface}))
 
     @property
     def has_kernels(self) -> bool:
@@ -484,21 +484,20 @@ def _interface(table: TomlTable, name: str | bool | None) -> str | None:
 
 
 def _header(table: TomlTable, key: str, name: str) -> str:
-    if os.path.isabs(name) or os.path.normpath(name).startswith("..") or '"' in name or not name.isprintable():  # noqa: PTH117 - a header's name
+    plain = os.path.normpath(name)
+    if plain.startswith(("/", "..")) or '"' in name or not name.isprintable():
         what = f"{key} {name!r} leaves the include directories, or cannot stand in an #include"
         raise table.error(what, "rename the header, or name it relative to one of them", case=key)
-    return name
+    return plain
 
 
 def _generated(table: TomlTable, headers: Mapping[str, str], made: FamilyDeclaration) -> tuple[tuple[str, Path], ...]:
     """Read the key ``headers``; no file may have the name of one in the directories of headers."""
     found = dict(header for used in made.uses for header in used.generated)
-    found |= {
-        os.path.normpath(g.interface): g.interface_template for g in made.groups if g.interface and g.interface_template
-    }
+    found |= {g.interface: g.interface_template for g in made.groups if g.interface and g.interface_template}
     for name, template in headers.items():
         path = _find_file(table, "template", template, "templates", made.templates)
-        found[os.path.normpath(_header(table, "header", name))] = path
+        found[_header(table, "header", name)] = path
     for name, directory in ((name, directory) for name in found for directory in made.include):
         if os.path.exists(directory / name):  # noqa: PTH110 - Path.exists raises on a name that is too long
             what = f"header {name!r} is rendered from {found[name]}, and a file in {directory}, too"

@@ -98,7 +98,7 @@ def check_inputs_used(
         theirs = {symbol.name for symbol in item.provides}
         called = qualified_name if theirs & required else base_name
         if found := _find_overload(theirs - required, wanted, called):
-            raise _mismatch(item.name, *found)
+            raise _mismatch(item.name, *found, describe_suppliers(index.record, found[1])[0])
         if item.opaque or theirs & required:
             continue
         defined = ", ".join(map(demangle, sorted(theirs))) or "nothing"
@@ -120,7 +120,7 @@ def _find_overload(names: Set[str], wanted: Sequence[str], called: Callable[[str
     return next(((found[name], each) for each in wanted if (name := called(each)) in found), None)
 
 
-def _mismatch(input_name: str, defined: str, required: str) -> InterfaceMismatchError:
+def _mismatch(input_name: str, defined: str, required: str, whose: str) -> InterfaceMismatchError:
     found, wanted = demangle(defined), demangle(required)
     hint = 'define it with exactly the declared types, and extern "C" if and only if it is declared so'
     if wanted.replace("long long", "long") == found.replace("long long", "long"):
@@ -128,4 +128,5 @@ def _mismatch(input_name: str, defined: str, required: str) -> InterfaceMismatch
             "NVRTC's int64_t is `long long`, nvcc's is `long`: spell the type out as the other side has it, "
             "or compile both with one compiler"
         )
-    return InterfaceMismatchError(f"defines {found}, but the kernel calls {wanted}", where=input_name, hint=hint)
+    what = f"defines {found}, but the kernel calls {wanted}"
+    return InterfaceMismatchError(f"{what}: {whose}" if whose else what, where=input_name, hint=hint)

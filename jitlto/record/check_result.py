@@ -31,11 +31,9 @@ class FamilyCheck(msgspec.Struct, frozen=True):
     Args:
         completed_by_callers: How many kernels need callers' code; they are linked with a stub of it.
         compared: In how many pairs of fragments inline functions were compared; None if they were not.
-        linked: How many kernels were linked for each target, of those that can be: all, or of more than 10,000 a
-            covering set.
+        linked: How many kernels were linked for each target: all, or of more than 10,000 a covering set.
         cubins: How many links of cubins were made beside those of LTO-IR.
         known: How many of the links an earlier check had made, so that they were not made again.
-        unlinked: How many kernels need callers' code of which no stub can be made; notes say why.
     """
 
     family: str
@@ -49,7 +47,6 @@ class FamilyCheck(msgspec.Struct, frozen=True):
     linked: int = 0
     known: int = 0
     cubins: int = 0
-    unlinked: int = 0
 
 
 class CheckResult(msgspec.Struct, frozen=True):

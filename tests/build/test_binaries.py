@@ -125,6 +125,19 @@ def test_an_archive_of_objects_is_linked_as_a_whole(tmp_path: Path, code: str, k
     assert (found.holds, found.linked) == (True, 1)
 
 
+def test_a_file_may_call_another(tmp_path: Path) -> None:
+    helper = '[device.helper]\nbinary = "helper.bin"\ninterface = "helper.cuh"\n'
+    toml = {"family.toml": FAMILY["family.toml"].partition("[device.helper]")[0] + helper}
+    (tmp_path / "family").mkdir()
+    (tmp_path / "family" / "helper.bin").write_bytes(ltoir(FAMILY["helper.cu.jinja"]))
+    plan = make(tmp_path, ltoir(), toml).plan(arch="sm_90")
+    assert [fragment.key.group for fragment in plan.fragments] == ["kern", "helper", "library"]
+    assert plan.calls_left() == []
+    (tmp_path / "family" / "helper.bin").write_bytes(ltoir("__device__ int other;"))
+    with raises(BuildError, "build-binary-missing", "helper.bin", "made/library[] requires"):
+        make(tmp_path, ltoir(), toml)
+
+
 def test_each_image_of_a_fatbin_is_stored_alone(tmp_path: Path) -> None:
     toml = FAMILY["family.toml"].replace('"made"\n', '"made"\nsass = ["90"]\n', 1)
     family = make(tmp_path, fatbin(*ImageKind), {"family.toml": toml})

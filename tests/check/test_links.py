@@ -66,6 +66,7 @@ _SUPPLIED = {
     "small results": ("__device__ bool op(signed char);", "*x = op(1);"),
     "half": ("#include <cuda_fp16.h>\n__device__ __half op(__half);", "*x = __half2float(op(__float2half(*x)));"),
     "several": ("__device__ float op(float);\n__device__ double op(double, int);", "*x = op(*x) + op(1.0, 2);"),
+    "a member": ("struct point { float x; __device__ float op(point) const; };", "*x = point{*x}.op({1});"),
     "a variable": ("namespace n { extern __device__ float op; }", "*x = n::op;"),
     "a table": ("extern __constant__ int op[4];", "*x = op[threadIdx.x];"),
     "an open table": ("extern __device__ double op[];", "*x = op[threadIdx.x];"),
@@ -78,9 +79,16 @@ def test_kernels_are_linked_with_a_stub_of_what_callers_supply(tmp_path: Path, d
     family = built(tmp_path, calling_op("call", declaration, f"__global__ void kern(float* x) {{ {call} }}"), "call")
     (found,) = check(family.database, targets=[Architecture(90), Architecture(120)]).families
     assert found.holds
-    assert (found.kernels, found.completed_by_callers, found.linked, found.unlinked) == (1, 1, 1, 0)
+    assert (found.kernels, found.completed_by_callers, found.linked) == (1, 1, 1)
     assert {note.kind for note in found.notes} == {"supplied"}
     assert all("of op at run time" in place.message for note in found.notes for place in note.at)
+
+
+def test_an_interface_of_what_callers_supply_may_have_a_path(tmp_path: Path) -> None:
+    files = calling_op("call", "__device__ float op(float);", "__global__ void kern(float* x) { *x = op(*x); }")
+    files["family.toml"] = files["family.toml"].replace('interface = "op.cuh"', 'interface = "./sub/../op.cuh"')
+    (found,) = check(built(tmp_path, files, "call").database, targets=[Architecture(90)]).families
+    assert (found.holds, found.completed_by_callers, found.linked) == (True, 1, 1)
 
 
 @pytest.mark.slow
@@ -99,13 +107,3 @@ def test_the_rest_of_a_kernel_is_proved_by_linking_it_with_a_stub(tmp_path: Path
     (found,) = check(family.database, targets=[Architecture(90, "a"), Architecture(100)]).families
     assert not found.holds
     assert [(cause.kind, cause.archs) for cause in found.failures] == [("link", ("sm_100",))]
-
-
-def test_where_no_stub_can_be_made_a_note_says_why(tmp_path: Path) -> None:
-    declaration = "struct point { __device__ float op() const; };"
-    kernel = "__global__ void kern(const point* p, float* x) { *x = p->op(); }"
-    family = built(tmp_path, calling_op("call", declaration, kernel), "call")
-    (found,) = check(family.database, targets=[Architecture(90)]).families
-    assert found.holds
-    assert (found.completed_by_callers, found.linked, found.unlinked) == (1, 0, 1)
-    assert any("stub of point::op() const" in place.message for note in found.notes for place in note.at)

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from jitlto.base.errors import MissingProviderError
+from jitlto.base.errors import InterfaceMismatchError, MissingProviderError
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily
@@ -73,6 +73,12 @@ def test_the_users_arithmetic_is_in_the_kernel(transform: KernelFamily) -> None:
     text = planned(transform, source("float")).link_ptx()
     assert "fma.rn.f32" in text
     assert "0f3F800000" in text  # 1.0f
+
+
+def test_a_function_of_other_types_is_told_whose_it_is(transform: KernelFamily) -> None:
+    names = "user_transform(int)", "user_transform(float)", "group user_transform (user_transform.cuh)"
+    with raises(InterfaceMismatchError, None, *names, where="user.cu"):
+        planned(transform, "__device__ float user_transform(int x) { return x; }")
 
 
 def test_without_a_function_the_error_says_what_to_supply(transform: KernelFamily) -> None:

@@ -5,7 +5,6 @@ the family's interface headers, so that the compiler determines the types that c
 """
 
 import re
-from collections.abc import Iterable
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import CompileError, PlanError
@@ -13,7 +12,7 @@ from jitlto.base.mangling import demangle, parameter_types, qualified_name, spli
 from jitlto.base.versions import Architecture
 from jitlto.plan.user_code.compilation import UserCode, compile_once
 from jitlto.record.family_record import FamilyRecord
-from jitlto.record.fragment import Symbol, SymbolKind
+from jitlto.record.fragment import Symbol
 from jitlto.record.headers import interfaces_first
 
 #: The remedy if a Python function cannot define a C++ function.
@@ -80,40 +79,6 @@ template <typename... P> struct adapt<void, P...> {
 }  // namespace
 }  // namespace jitlto_python
 """
-# What a stub returns: something that no compiler knows, from an address that only the clock tells.
-_STUB = """
-namespace jitlto_python {
-template <typename T> struct no_reference {
-  using type = T;
-};
-template <typename T> struct no_reference<T&> {
-  using type = T;
-};
-template <typename T> struct whole {
-  using type = T;
-};
-template <typename T> struct whole<T[]> {
-  using type = T[1];
-};
-template <typename R, typename... P> __device__ typename crossing<R>::result stub(typename crossing<P>::argument...) {
-  void* any;
-  asm volatile("mov.u64 %0, %%clock64;" : "=l"(any));
-  return *(typename no_reference<typename crossing<R>::result>::type*)any;
-}
-}  // namespace jitlto_python
-"""
-
-
-def write_stub(symbols: Iterable[Symbol]) -> str:
-    """Return CUDA C++ that defines what callers supply, for proofs: behind the interfaces that declare it."""
-    return f"{_CROSSING.replace('@NAME@', 'stub')}{_STUB}{''.join(map(_stub_definition, symbols))}"
-
-
-def _stub_definition(symbol: Symbol) -> str:
-    if symbol.kind is not SymbolKind.VARIABLE:
-        return _definition(symbol)
-    name, space = qualified_name(symbol.name), "__constant__" if symbol.layout.startswith("const") else "__device__"
-    return f"{space} typename jitlto_python::whole<decltype({name})>::type {name};\n"
 
 
 def compile_adapter(
