@@ -183,7 +183,6 @@ def _become_template(listener: socket.socket, source: Source, program: Program, 
     try:
         libc = ctypes.CDLL(None)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # copies need not be waited for
         os.closerange(3, listener.fileno())
         os.closerange(listener.fileno() + 1, 1 << 16)
         _block_rest()
@@ -245,3 +244,6 @@ def _copy_for_each(listener: socket.socket, libc: ctypes.CDLL) -> Connection:
             os.dup2(rest, _DESCRIPTOR)
             return connection
         client.close()
+        with contextlib.suppress(ChildProcessError):  # so that who waits for this process is told their time too
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass

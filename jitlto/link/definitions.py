@@ -164,29 +164,27 @@ class ConflictSearch:
     def agree(self) -> bool:
         """Return whether nothing differs, so that nothing does in a link of some of the inputs either.
 
-        False too where that cannot be told of all at once: functions of the toolkit differ, or some that may be each
-        input's own, for then others may share what differs.
+        False too if functions of the toolkit differ, or some of which an input has its own: others may share them.
         """
-        under_all_names = [each.hashes() for each in self._linked_alone]
-        if self._find_visible() or _differing(self._inputs, under_all_names, self._shared | self._copied):
+        hidden = (found.keys() & self._known - own for found, own in zip(self._alone, self._strong, strict=True))
+        every = [each.hashes() for each in self._linked_alone]
+        if any(hidden) or _differing(self._inputs, every, self._shared | self._copied):
             return False
         return all(_agree(found, self._whole) for found in self._alone) and not self._find_optimised()
 
     def find(self) -> LinkError | None:
         """Return the error for a function that differs; None if none does."""
-        return self._find_visible() or self._find_inlined() or self._find_optimised()
+        return self._find_named() or self._find_optimised()
 
-    def _find_visible(self) -> LinkError | None:
-        """Find a function that differs without optimisation under its name."""
+    def _find_named(self) -> LinkError | None:
+        """Find a function that differs without optimisation."""
         for item, found, own in zip(self._inputs, self._alone, self._strong, strict=True):
             if hidden := sorted((found.keys() & self._known).difference(own)):
                 owner = next(o for o, names in zip(self._inputs, self._strong, strict=True) if hidden[0] in names)
                 return conflict(item.name, owner.name, (hidden[0],), is_hidden=True)
-        return _differing(self._inputs, self._alone, self._own_shared)
-
-    def _find_inlined(self) -> LinkError | None:
-        """Find something that differs without optimisation and has no name, for it is inlined everywhere."""
-        for n in self._every:
+        if error := _differing(self._inputs, self._alone, self._own_shared):
+            return error
+        for n in self._every:  # something that has no name is inlined everywhere
             if _agree(self._alone[n], self._whole):
                 continue
             if error := self._find_hidden(n):

@@ -3,8 +3,11 @@
 python -m tests.benchmarks.build_engine --output docs/benchmarks/build_engine.json
 
 Needs an nvcc (--nvcc, or on PATH); one of NVRTC's own release makes the fairest peer. Rounds are interleaved: each
-measures every side once. Both sides make the same images: LTO-IR alone, then LTO-IR and PTX. `--only nvcc` compares the
-processor time of families with `toolchain = "nvcc"` with that of nvcc itself, on the same sources.
+measures every side once. Both sides make the same images: LTO-IR alone, then LTO-IR and PTX. `--only processor`
+compares the processor time of builds, with each compiler, with that of the compiler itself on the same sources, and
+measures that of `jitlto check`:
+
+python -m tests.benchmarks.build_engine --only processor --cores 2 --output docs/benchmarks/build_engine_processor.json
 """
 
 import compileall
@@ -13,20 +16,20 @@ import os
 import re
 import shutil
 import statistics
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jitlto.compile.nvcc import Compiler
 from jitlto.families import declaration
-from tests.benchmarks import nvcc_peer, script
+from tests.benchmarks import compiler_peers, script
 from tests.benchmarks.script import Options, Result
 from tests.benchmarks.timing import in_turn, processor_seconds, ratio, seconds
 from tests.support.families import write_family
 from tests.support.process import ROOT
 
-HEAVY = Path(__file__).with_name("heavy")
-PARTS = ("light", "heavy", "nvcc", "shipped", "noop")
+HEAVY, WIDE = (Path(__file__).with_name(name) for name in ("heavy", "wide"))
+PARTS = ("light", "heavy", "processor", "shipped", "noop")
 
 
 def measure(options: Options) -> Result:
@@ -36,13 +39,12 @@ def measure(options: Options) -> Result:
     result: Result = {"cores": options.cores, "rounds": options.rounds}
     for part in [options.only] if options.only else PARTS:
         if part in ("light", "heavy"):
-            nvcc = nvcc_peer.find(options.nvcc)
-            result["peer_version"] = nvcc_peer.release(nvcc)
+            nvcc = compiler_peers.find(options.nvcc)
+            result["peer_version"] = compiler_peers.release(nvcc)
             result[part] = _against_nvcc(_families(part, place, options), nvcc, options)
-        elif part == "nvcc":
-            found = {name: _families(name, place / "nvcc", options) for name in ("light", "heavy")}
-            nvcc = str(Compiler().path)
-            result["nvcc_toolchain"] = {name: _against_nvcc(each, nvcc, options, True) for name, each in found.items()}
+        elif part == "processor":
+            result["peer_version"] = compiler_peers.release(compiler_peers.find(options.nvcc))
+            result["processor_seconds"] = _processor_time(place / "processor", options)
         elif part == "shipped":
             build = partial(_build, [declaration.find_family("ivf_flat")], place)
             taken = [seconds(build) for _ in range(max(5, options.rounds))]
@@ -80,23 +82,61 @@ def _copy_of_heavy(directory: Path, number: int) -> Path:
     return toml
 
 
-def _against_nvcc(tomls: list[Path], nvcc: str, options: Options, by_nvcc: bool = False) -> dict[str, Result]:
-    """A build and nvcc alone, making the same images: on the clock, or processor time where nvcc compiles for both."""
+def _processor_time(place: Path, options: Options) -> Result:
+    """Of builds and of the compilers alone, making the same images; and of `jitlto check` where nothing is proved."""
+    figures: Result = {}
+    for toolchain in ("nvrtc", "nvcc"):
+        shutil.copytree(WIDE, place / toolchain)
+        _choose(place / toolchain / "family.toml", "ltoir and ptx", toolchain)
+    wide = {name: place / name / "family.toml" for name in ("nvrtc", "nvcc")}
+    families = ("ivf_flat", "nvrtc", declaration.find_family("ivf_flat")), *(("wide", *each) for each in wide.items())
+    for name, toolchain, toml in families:
+        peer = _peer([toml], place / "sources", toolchain, options)
+        sides = {"jitlto": partial(_build, [toml], place), toolchain: peer}
+        times = in_turn(sides, options.rounds, processor_seconds)
+        figures[f"{name}, {toolchain}"] = _rounded(times) | {f"jitlto/{toolchain}": ratio(times, "jitlto", toolchain)}
+        if toolchain == "nvrtc":
+            shutil.copy(place / "out.fragdb", place / f"{name}.fragdb")
+            times = in_turn({"jitlto": partial(_check, place / f"{name}.fragdb")}, options.rounds, processor_seconds)
+            figures[f"check {name}"] = _rounded(times)
+        print(figures, flush=True)
+    return figures
+
+
+def _peer(tomls: list[Path], place: Path, toolchain: str, options: Options) -> partial[None]:
+    if toolchain == "nvrtc":
+        return partial(compiler_peers.run_nvrtc, compiler_peers.nvrtc_shares(tomls, place, options.cores))
+    nvcc = compiler_peers.find(options.nvcc)
+    commands = compiler_peers.nvcc_commands(tomls, place, nvcc, "ltoir and ptx")
+    return partial(compiler_peers.run, commands, options.cores)
+
+
+def _check(database: Path) -> None:
+    with tempfile.TemporaryDirectory() as cache:
+        script.jitlto("check", database, JITLTO_CACHE_DIR=cache)
+
+
+def _rounded(times: dict[str, list[float]]) -> Result:
+    return {name: script.rounded(each) for name, each in times.items()}
+
+
+def _against_nvcc(tomls: list[Path], nvcc: str, options: Options) -> dict[str, Result]:
+    """A build and nvcc alone, making the same images, on the clock."""
     figures: dict[str, Result] = {}
-    for images in [options.images] if options.images else nvcc_peer.IMAGES:
+    for images in [options.images] if options.images else compiler_peers.IMAGES:
         for toml in tomls:
-            _choose(toml, images, "nvcc" if by_nvcc else "nvrtc")
-        commands = nvcc_peer.commands(tomls, options.place / "sources", nvcc, images)
+            _choose(toml, images, "nvrtc")
+        commands = compiler_peers.nvcc_commands(tomls, options.place / "sources", nvcc, images)
         sides: dict[str, Any] = {
             "jitlto": partial(_build, tomls, options.place),
-            "nvcc": partial(nvcc_peer.run, commands, options.cores),
+            "nvcc": partial(compiler_peers.run, commands, options.cores),
         }
         if options.one_job:
             sides["one job"] = partial(_build, tomls, options.place, "--jobs", "1")
-        times = in_turn(sides, options.rounds, processor_seconds if by_nvcc else seconds)
+        times = in_turn(sides, options.rounds, seconds)
         figures[images] = {
             "fragments": len(commands),
-            "processor_seconds" if by_nvcc else "seconds": {n: script.rounded(each) for n, each in times.items()},
+            "seconds": _rounded(times),
             "nvcc/jitlto": ratio(times, "nvcc", "jitlto"),
         }
         print(images, figures[images], flush=True)
@@ -165,6 +205,6 @@ def _many_fragments(count: int) -> dict[str, str]:
 if __name__ == "__main__":
     cores = min(2, len(os.sched_getaffinity(0)))
     script.run(
-        __doc__, measure, only=PARTS, images=tuple(nvcc_peer.IMAGES), nvcc="", rounds=3, cores=cores, copies=4,
+        __doc__, measure, only=PARTS, images=tuple(compiler_peers.IMAGES), nvcc="", rounds=3, cores=cores, copies=4,
         heavy_copies=1, one_job=False, fragments=341,
     )  # fmt: skip
