@@ -104,7 +104,7 @@ def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
     )
 
 
-def kept_databases(settings: Config | None = None) -> UserCache:
+def kept_databases() -> UserCache:
     """Return the databases of editable installs."""
-    directory = (settings or config.current()).cache_dir / EDITABLE
+    directory = config.current().cache_dir / EDITABLE
     return UserCache(EDITABLE, "databases of packages that are installed editable", directory)

@@ -188,7 +188,7 @@ def find_broken(compiler: InterfaceCompiler, config: CompileConfig, interfaces: 
 
 
 def _alone_error(config: CompileConfig, interface: str, log: str) -> BuildError:
-    texts = config.own_closure(interfaces_first([interface])).headers
+    texts = config.interface_headers([interface])
     first, said = ERROR.search(log), first_error(log) or log
     what, code = f"interface {interface} does not compile alone: ", "build-interface-alone"
     if _PACK in said:

@@ -18,7 +18,7 @@ from jitlto.compile.includes import all_directives
 from jitlto.compile.tokens import TOKEN, line_at, plain_text, skip
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.record.fragment import ImageKind, agrees
-from jitlto.record.headers import digest_headers, interfaces_first
+from jitlto.record.headers import digest_headers
 from jitlto.record.options import macro_values, option_macros
 
 _CALLERS = "callers' code"
@@ -89,7 +89,7 @@ def check_settings(
 
 def _find_dependence(family: FamilyDeclaration, sides: Mapping[CompileConfig, str]) -> BuildError | None:
     """Return the error for the first word on which the family's interfaces must not depend; None if there is none."""
-    headers = {config: config.own_closure(interfaces_first(family.interfaces)).headers for config in sides}
+    headers = {config: config.interface_headers(family.interfaces) for config in sides}
     first, *others = sides
     # Of one interface, images for several architectures may meet in a kernel, or take each other's place.
     is_mixed = any(config.candidates or {a for _, a in config.images} - {*config.architectures} for config in sides)

@@ -25,7 +25,6 @@ from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey
-from jitlto.record.headers import interfaces_first
 from jitlto.record.options import option_macros
 
 # Types that NVIDIA's headers define, or only declare.
@@ -59,7 +58,7 @@ class InterfaceRules:
 
     def __init__(self, family: FamilyDeclaration, config: CompileConfig) -> None:
         self._family, self._config = family, config
-        self._headers = config.own_closure(interfaces_first(config.interfaces)).headers
+        self._headers = config.interface_headers(config.interfaces)
         self._clean: set[bytes] = set()
         self._check_types()
         self._check_groups()
@@ -137,29 +136,24 @@ def check_interfaces(
         BuildError: A fragment requires a symbol of a group that has no interface, or that its interface does not
             declare, also of one that callers supply.
     """
-    providers: dict[str, dict[str, Fragment]] = defaultdict(dict)  # one of each group, whose interface all have
+    providers: dict[str, dict[str, FragmentKey]] = defaultdict(dict)  # one of each group, whose interface all have
     for fragment in fragments:
         for symbol in fragment.provides:
-            providers[symbol.name].setdefault(fragment.key.group, fragment)
+            providers[symbol.name].setdefault(fragment.key.group, fragment.key)
     undeclared, suppliers = set(faults), family.supplied_groups()
-    required = [(fragment.key, symbol.name) for fragment in fragments for symbol in fragment.requires]
-    for key, name in required:
-        if name not in providers and (key.family, name) in undeclared and (groups := suppliers(name)):
-            what = f"{key} requires {demangle(name)}, and the interface {groups[0].interface} of {groups[0].name}, "
-            what += f"which callers supply, does not declare it{show(key, name)}"
-            hint = "declare it there and nowhere else"
-            raise BuildError(what, code="build-interface-undeclared", where=where(key), hint=hint)
-    for key, name, provider in ((*each, one) for each in required for one in providers[each[1]].values()):
-        group, what = family.group(provider.key.group), f"{key} requires {demangle(name)} of {provider.key}"
-        if group is not None and group.interface is None:
-            hint = f'declare it in a header, and name that in the group\'s table: interface = "{group.name}.cuh"; '
-            hint += "or write interface = false, and only its layout is compared"
-            what += f", whose group {group.name} has no interface"
-            raise BuildError(what, code="build-no-interface", hint=hint)
-        if group and group.interface and (key.family, name) in undeclared:
-            what += f", and the interface {group.interface} does not declare it{show(key, name)}"
-            hint = "declare it there and nowhere else"
-            raise BuildError(what, code="build-interface-undeclared", where=where(key), hint=hint)
+    for key, name in ((fragment.key, symbol.name) for fragment in fragments for symbol in fragment.requires):
+        owners = [(family.group(one.group), str(one)) for one in providers[name].values()]
+        for group, owner in owners or [(each, each.name) for each in suppliers(name)]:
+            what = f"{key} requires {demangle(name)} of {owner}"
+            if group is not None and group.interface is None:
+                hint = f'declare it in a header, and name that in the group\'s table: interface = "{group.name}.cuh"; '
+                hint += "or write interface = false, and only its layout is compared"
+                what += f", whose group {group.name} has no interface"
+                raise BuildError(what, code="build-no-interface", hint=hint)
+            if group and group.interface and (key.family, name) in undeclared:
+                what += f", and the interface {group.interface} of {group.name} does not declare it{show(key, name)}"
+                hint = "declare it there and nowhere else"
+                raise BuildError(what, code="build-interface-undeclared", where=where(key), hint=hint)
 
 
 def path_of(config: CompileConfig, header: str) -> str:
@@ -174,13 +168,12 @@ def place_of(config: CompileConfig, header: str, line: int) -> str:
 
 def interface_texts(config: CompileConfig) -> dict[str, bytes]:
     """Return the interfaces of a family and its own headers that they include, by their paths."""
-    headers = config.own_closure(interfaces_first(config.interfaces)).headers
+    headers = config.interface_headers(config.interfaces)
     return {path_of(config, name): text for name, text in headers.items()}
 
 
 def own_texts(rendered: RenderedSource, config: CompileConfig) -> dict[str, bytes]:
     """Return a source and those of its own headers that are no interfaces', by name."""
-    interfaces = config.own_closure(interfaces_first(config.interfaces)).headers
-    headers = config.own_closure(rendered.source, rendered.headers).headers
+    interfaces, headers = config.interface_headers(config.interfaces), config.own_closure(rendered).headers
     own = {name: text for name, text in headers.items() if name not in interfaces}
     return {f"{rendered.key}.cu": rendered.text.encode(), **own}

@@ -48,7 +48,6 @@ class RenderedFamilies:
 
     Attributes:
         families: Those, and behind them those that they use.
-        rendered: The requests so far, in order.
         binaries: The files of groups with a binary, so far.
         advice: Warnings about the matrices so far.
         records: The record of each family, by name.
@@ -62,7 +61,6 @@ class RenderedFamilies:
         for family in families:
             check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
         self.families = with_used(families)
-        self.rendered: list[CompileRequest] = []
         self.binaries: list[tuple[RenderedSource, bytes]] = []
         self.advice: list[str] = []
         self._files: dict[str, bytes] = {}
@@ -86,10 +84,9 @@ class RenderedFamilies:
         toolchain = self._find(family.toolchain)
         configs = functools.cache(functools.partial(_config, family, toolchain, self._files))
         chosen: dict[object, CompileConfig] = {}
-        closure = header_search(family, self._files).closure
         rules = functools.cache(functools.partial(InterfaceRules, family))
         requests = []
-        for each in render_family(family, closure, on_warning=self.advice.append):
+        for each in render_family(family, on_warning=self.advice.append):
             group = each.group
             if group.binary:
                 self.binaries.append((each, _read_binary(each)))
@@ -99,11 +96,11 @@ class RenderedFamilies:
             if family.link.tiered and _names_architectures(config, each):
                 config = configs(*how, family.sass)
             if family.generated:
+                config.own_closure(each)  # looks up the headers
                 values = tuple((name, each.combination[name]) for name in self.records[family.name].common)
                 config = chosen.setdefault((config, values), replace(config, generated=each.headers, values=values))
             requests.append(CompileRequest(each, config, rules(config).check))
         _check_reproducible(requests)
-        self.rendered += requests
         return requests
 
     @property
@@ -117,7 +114,7 @@ class RenderedFamilies:
         Raises:
             BuildError: An interface may not mean the same for all fragments.
         """
-        for name, difference in check_settings(self.families, self.rendered, self._callers_config).items():
+        for name, difference in check_settings(self.families, self.requests, self._callers_config).items():
             self.records[name] = structs.replace(self.records[name], differs=difference)
 
     def _callers_config(self, family: FamilyDeclaration, like: CompileConfig) -> CompileConfig | None:
@@ -218,7 +215,7 @@ def header_search(family: FamilyDeclaration, files: dict[str, bytes] | None = No
 
 def _names_architectures(config: CompileConfig, rendered: RenderedSource) -> bool:
     """Return whether a source, a header of the family or an option may mean something else for each architecture."""
-    source = config.own_closure(rendered.source, rendered.headers)
+    source = config.own_closure(rendered)
     texts = source.text, *source.headers.values(), *map(str.encode, config.options)
     return any(map(_ARCHITECTURES.search, texts))
 
@@ -249,10 +246,10 @@ def _choose_headers(
         return {(): plain}
     common, needed = set[str].intersection(*(set(group.key) for group in family.groups)), set[str]()
     found = {}
-    for each in render_family(family, closure):
+    for each in render_family(family):
         values = tuple((name, each.combination[name]) for name in sorted(common))
-        found[values] = headers = closure(include, each.headers).headers
-        for header in sorted(each.headers.keys() & headers.keys()):
+        found[values] = closure(include, each.headers).headers
+        for header in sorted(each.headers):
             used = each.headers.templates[header].used & each.combination.keys()
             needed |= used
             if name := min(used - common, default=""):

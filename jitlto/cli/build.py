@@ -4,7 +4,6 @@ import contextlib
 import gc
 import importlib
 from concurrent.futures import Executor
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +40,15 @@ def render(name: str, output: Path) -> None:
     family = declaration.load_family(declaration.find_family(name))
     families = (family, *family.all_used().values())  # no two of which have a group of one name
     count = 0
-    for rendered in chain.from_iterable(render_family(each, header_search(each).closure) for each in families):
-        path = output / rendered.group.name / rendered.key.file_name
-        headers = {path.with_suffix("") / name: text for name, text in rendered.headers.items()}
-        for file, text in {path: rendered.text.encode(), **headers}.items():
-            write_output(file, text, make_directory=True)
-        count += 1
+    for each in families:
+        search = header_search(each)
+        for rendered in render_family(each):
+            path = output / rendered.group.name / rendered.key.file_name
+            write_output(path, rendered.text.encode(), make_directory=True)
+            search.closure(rendered.source.encode(), rendered.headers)  # looks up the headers
+            for name, text in rendered.headers.items():
+                write_output(path.with_suffix("") / name, text, make_directory=True)
+            count += 1
     click.echo(f"{pluralize(count, 'source')} in {output}")
 
 

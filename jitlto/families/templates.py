@@ -63,7 +63,7 @@ class RenderedSource:
     params: tuple[str, ...]  # the kernel's declared parameters, rendered
     headers: RenderedHeaders  # those that it may include, and are generated for it
 
-    interfaces: tuple[str, ...] = ()  # the family's, in order
+    interfaces: tuple[str, ...] = ()  # the family's, in order; none of what was compiled elsewhere
 
     @property
     def source(self) -> str:
@@ -83,18 +83,15 @@ def describe_combination(combination: Mapping[str, str]) -> str:
 
 
 def render_family(
-    family: FamilyDeclaration,
-    reach: Callable[[bytes, RenderedHeaders], object] = lambda *_: None,
-    *,
-    on_warning: Callable[[str], None] | None = None,
+    family: FamilyDeclaration, *, on_warning: Callable[[str], None] | None = None
 ) -> Iterator[RenderedSource]:
     """Render every combination of every group, groups by name, combinations in matrix order.
 
-    What is rendered of a group with a binary is the path of the file.
+    What is rendered of a group with a binary is the path of the file. Headers that are looked up before the next source
+    is asked for are a part of the source.
 
     Args:
         family: The declaration.
-        reach: Looks up those headers that a source may include, also through others; by default none.
         on_warning: Gets what the naming convention has to say of the matrices.
 
     Raises:
@@ -106,7 +103,6 @@ def render_family(
     from jitlto.families.language import Template  # Jinja takes 80 ms, and callers' side never renders
 
     warn = on_warning or (lambda _: None)
-    interfaces = family.interfaces
     idle: dict[Path, set[str]] = {}  # what no group uses, by matrix
     for group in family.groups:
         if group.supplied:
@@ -116,7 +112,7 @@ def render_family(
             warn(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
         template = Template(group.template or family.path, group.syntax, group.params, family.templates)
-        template.text = group.binary
+        template.text, interfaces = group.binary, () if group.binary else family.interfaces
         generated = {
             name: Template(path, "jinja" if path.suffix == ".jinja" else "cmake", (), family.templates)
             for name, path in family.generated
@@ -126,15 +122,12 @@ def render_family(
         for key, combination in combinations.items():
             try:
                 text, params = template.render(combination)
-                headers = RenderedHeaders(generated, combination, group.name)
             except RenderError as error:
                 raise _in_context(error, combination, group.name, where) from None
-            made = RenderedSource(key, group, combination, text, params, headers, interfaces)
-            if family.generated and not group.binary:
-                reach(made.source.encode(), headers)
+            headers = RenderedHeaders(generated, combination, group.name)
+            yield RenderedSource(key, group, combination, text, params, headers, interfaces)
             contents = {"": text} | {name: headers[name].decode() for name in sorted(headers)}
             keys[tuple((name, plain_text.digest(each)) for name, each in contents.items())].append(key)
-            yield made
         _check_sources(group, keys, where)
         names = {name for combination in combinations.values() for name in combination}
         used = names & template.used.union(*(each.used for each in generated.values()))

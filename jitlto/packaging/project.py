@@ -13,7 +13,7 @@ from jitlto.build import pipeline
 from jitlto.build.cache.cache import open_shared_cache
 from jitlto.build.merge import MergeReport, merge_databases
 from jitlto.build.pipeline import BuildReport
-from jitlto.build.rendered_families import family_record, header_search, with_used
+from jitlto.build.rendered_families import family_record, with_used
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
@@ -130,8 +130,7 @@ def _find_difference(opened: FragmentDatabase, families: Sequence[FamilyDeclarat
             expected = msgspec.structs.replace(expected, architectures=record.architectures)
         fragments = opened.fragments(family.name)
         same = {name: getattr(expected, name) == getattr(record, name) for name in expected.__struct_fields__}
-        rendered = render_family(family, header_search(family).closure)
-        same["fragments"] = {each.key for each in rendered} == {each.key for each in fragments}
+        same["fragments"] = {each.key for each in render_family(family)} == {each.key for each in fragments}
         own = [each for each in fragments if all(image.toolchain != BINARY for image in each.images)]
         same["toolchain"] = all(i.toolchain == family.toolchain for f in own for i in f.images)
         same["images"] = all({i.kind for i in f.images} - {ImageKind.SASS} == {*family.images} for f in own)

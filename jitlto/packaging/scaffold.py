@@ -6,7 +6,6 @@ renders to nothing is left out. For a family that exists already, its own files 
 
 import json
 import keyword
-import os.path
 import re
 import shutil
 import sys
@@ -72,8 +71,7 @@ def write_package(
         FamilyError: If the declaration of the family is invalid.
         JitltoError: If the family does not build, or no kernel can be an operator.
     """
-    # Without "..", which would hide that a file is below a directory.
-    declared = declaration.load_family(Path(os.path.normpath(family.absolute()))) if family else None
+    declared = declaration.load_family(family.absolute()) if family else None
     package = derive_import_name(name)
     values: dict[str, Any] = {
         "name": name,

@@ -187,12 +187,7 @@ class Planner(Generic[Loaded]):
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
         options = record.link.merge(link_options)
-        common: dict[str, str] = {}  # the values on which the interfaces depend
-        if callers.choices and (self._supplied or self._functions):
-            entry = choose_entry(index, self._configuration, self._entry, self._pinned)
-            common = {name: value for name, value in entry.key.parameters if name in callers.common}
-            callers = callers.choose(common)
-        supplied = self._inputs(database, callers, index, common) if self._supplied or self._functions else []
+        supplied = self._inputs(database, callers, index) if self._supplied or self._functions else []
         resolution = self._resolve(index, supplied, libraries=options.libraries)
         request = None  # a Python function cannot be recorded
         if not self._functions:
@@ -229,11 +224,14 @@ class Planner(Generic[Loaded]):
             libraries=libraries,
         )
 
-    def _inputs(
-        self, database: FragmentDatabase, record: FamilyRecord, index: Index, common: Mapping[str, str]
-    ) -> list[inputs.UserInput]:
+    def _inputs(self, database: FragmentDatabase, record: FamilyRecord, index: Index) -> list[inputs.UserInput]:
         from jitlto.plan.user_code import inputs, python_functions
 
+        common: dict[str, str] = {}  # the values on which the interfaces depend
+        if record.choices:
+            entry = choose_entry(index, self._configuration, self._entry, self._pinned)
+            common = {name: value for name, value in entry.key.parameters if name in record.common}
+            record = record.choose(common)
         store = self._family.session.kernel_cache.store
         has_binary = any(kind not in (None, InputKind.PTX) for _, _, kind in self._supplied)
         planned = database.planned(self._family.name)[1] if self._functions or has_binary else []

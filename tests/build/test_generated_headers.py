@@ -125,7 +125,11 @@ def opened(directory: Path, files: dict[str, str], **changes: str) -> KernelFami
 
 
 def rendered(family: FamilyDeclaration) -> list[RenderedSource]:
-    return list(render_family(family, header_search(family).closure))
+    sources = []
+    for each in render_family(family):
+        sources.append(each)
+        header_search(family).closure(each.text.encode(), each.headers)
+    return sources
 
 
 def by(toolchain: str, files: dict[str, str]) -> dict[str, str]:

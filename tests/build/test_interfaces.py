@@ -14,7 +14,7 @@ from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
 from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import load_family
-from jitlto.record.headers import digest_headers, interfaces_first
+from jitlto.record.headers import digest_headers
 from jitlto.runtime.family import KernelFamily
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
@@ -457,8 +457,8 @@ def test_all_sides_see_the_same_headers(tmp_path: Path) -> None:
     families = RenderedFamilies([load_family(tmp_path / name / "family.toml") for name in ("search", "cluster")])
     seen: dict[str, set[str]] = defaultdict(set)
     for request in families.requests:
-        first = request.config.own_closure(interfaces_first(request.config.interfaces))
-        seen[request.key.family].add(digest_headers(first.headers))
+        first = request.config.interface_headers(request.config.interfaces)
+        seen[request.key.family].add(digest_headers(first))
     held = {
         name: {digest_headers({header: text.encode() for header, text in record.headers})}
         for name, record in families.records.items()

@@ -8,14 +8,14 @@ never times.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jitlto.base.cached import cached_property
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile.compiler import Toolchain
 from jitlto.compile.headers import HeaderSearch
-from jitlto.families.templates import RenderedHeaders
+from jitlto.families.templates import RenderedHeaders, RenderedSource
 from jitlto.record.fragment import ImageForm, Values
 from jitlto.record.headers import Source, interfaces_first
 
@@ -47,9 +47,13 @@ class CompileConfig:
     values: Values = ()  # of the parameters on which the interfaces depend
     _states: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def own_closure(self, source: str, headers: RenderedHeaders | None = None) -> Source:
-        """The source with those headers of the family that it can reach, by default those of the interfaces."""
-        return self.own.closure(source.encode(), self.generated if headers is None else headers)
+    def own_closure(self, rendered: RenderedSource) -> Source:
+        """The source with those headers of the family that it can reach."""
+        return self.own.closure(rendered.source.encode(), rendered.headers)
+
+    def interface_headers(self, interfaces: Sequence[str]) -> Mapping[str, bytes]:
+        """Interfaces, and the headers of the family that they include, by name."""
+        return self.own.closure(interfaces_first(interfaces).encode(), self.generated).headers
 
     @property
     def every_option(self) -> tuple[str, ...]:
@@ -60,7 +64,7 @@ class CompileConfig:
     def _how(self) -> list[object]:
         architectures = [*map(str, self.architectures)], [*map(str, self.candidates)], str(self.linker)
         # By these a source was judged before it was compiled, and its text does not tell them.
-        interfaces = sorted(self.own_closure(interfaces_first(self.interfaces)).headers)
+        interfaces = sorted(self.interface_headers(self.interfaces))
         identity = self.toolchain.identify(self.images)
         return [REVISION, self.every_option, architectures, self.images, identity, interfaces]
 

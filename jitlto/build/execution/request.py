@@ -56,7 +56,7 @@ class CompileRequest:
     @property
     def own_closure(self) -> Source:
         """The source with those headers of the family that it can reach."""
-        return self.config.own_closure(self.rendered.source, self.rendered.headers)
+        return self.config.own_closure(self.rendered)
 
     def name_parameters(self, compiled: CompiledSource) -> CompiledSource:
         """The compiled source with what its text tells of kernels: parameters' names, and types of ``extern "C"``."""
