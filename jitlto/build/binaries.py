@@ -52,7 +52,7 @@ def assemble_binaries(
     required: dict[str, tuple[Symbol, FragmentKey]] = {}
     while sources.binaries:  # one file may require what another defines
         every = [(symbol, fragment.key) for fragment in (*fragments, *made) for symbol in fragment.requires]
-        if required.keys() == {symbol.name for symbol, _ in every}:
+        if made and required.keys() == {symbol.name for symbol, _ in every}:
             break
         required = {symbol.name: (symbol, key) for symbol, key in reversed(every)}
         wanted = [required[name][0] for name in sorted(required)]

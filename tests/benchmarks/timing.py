@@ -1,9 +1,6 @@
 """Times of sides that take turns, on the host and on the device, and what is said of them."""
 
-import contextlib
-import ctypes
 import gc
-import os
 import resource
 import statistics
 import time
@@ -14,7 +11,6 @@ from cuda.core import Device
 
 Side = Callable[[], object]
 Times = dict[str, list[float]]
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def synchronize() -> None:
@@ -64,12 +60,10 @@ def seconds(side: Side) -> float:
 
 
 def processor_seconds(side: Side) -> float:
-    """Processor time of this process and all that it starts, in one call.
+    """Processor time of this process and those that it starts and waits for, in one call.
 
-    Unlike that of the clock, other work on the machine hardly changes it. Processes whose own parent has ended become
-    this one's, which waits for them.
+    Unlike that of the clock, other work on the machine hardly changes it.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
     def used() -> float:
         parts = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -77,9 +71,6 @@ def processor_seconds(side: Side) -> float:
 
     begin = used()
     side()
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
     return used() - begin
 
 

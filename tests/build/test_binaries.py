@@ -125,6 +125,14 @@ def test_an_archive_of_objects_is_linked_as_a_whole(tmp_path: Path, code: str, k
     assert (found.holds, found.linked) == (True, 1)
 
 
+def test_a_file_of_which_nobody_requires_anything_is_a_fragment_too(tmp_path: Path) -> None:
+    """Of a family for others, for example; a check says it of one with kernels."""
+    family = make(tmp_path, ltoir(), {"kern.cu.jinja": "__global__ void kern(float* x) { *x = helper(*x); }\n"})
+    assert library(family).provides == ()
+    (found,) = check(family.database).families
+    assert [(cause.kind, cause.at[0].subject) for cause in found.failures] == [("unused", "made/library[]")]
+
+
 def test_a_file_may_call_another(tmp_path: Path) -> None:
     helper = '[device.helper]\nbinary = "helper.bin"\ninterface = "helper.cuh"\n'
     toml = {"family.toml": FAMILY["family.toml"].partition("[device.helper]")[0] + helper}

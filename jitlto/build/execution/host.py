@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from jitlto.base.files import remove_directory
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 #: The size in bytes of the largest request and answer.
 LARGEST = 1 << 16
 
@@ -43,6 +43,7 @@ def serve(descriptor: str, program: str, shared: str) -> tuple[Connection, int]:
     global shared_directory
     shared_directory = Path(shared)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program handles interrupts; compilers inherit this
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # to wait for what workers leave, whose time then counts
     control, host = socket.socket(fileno=int(descriptor)), os.getpid()
     control.set_inheritable(False)
     workers: set[int] = set()
@@ -75,6 +76,9 @@ def serve(descriptor: str, program: str, shared: str) -> tuple[Connection, int]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process, signal.SIGKILL)
         _end(process)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
     remove_directory(shared)
     sys.exit()
 

@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import resource
 import signal
 import subprocess
 import tempfile
@@ -65,6 +66,24 @@ def test_cancelling_ends_workers_and_their_files_at_once() -> None:
     assert not left.exists()
     with pytest.raises(RuntimeError, match="after shutdown"):
         pool.submit(os.getpid)
+
+
+@pytest.mark.slow
+def test_the_processor_time_of_all_that_workers_start_is_told() -> None:
+    """Also of what they do not wait for, such as the templates of snapshots."""
+    before = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    with ProcessExecutor(1) as pool:
+        pool.submit(_leave_busy_process, 0.7).result(timeout=60)
+    assert sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - before > 0.7
+
+
+def _leave_busy_process(seconds: float) -> None:
+    begin = time.process_time()
+    if (process := os.fork()) == 0:
+        while time.process_time() - begin < seconds:
+            pass
+        os._exit(0)
+    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
 
 
 @pytest.mark.slow
