@@ -52,12 +52,10 @@ class Snapshots:
 
     Args:
         shared: A private directory that the processes share; None to compile plainly.
-        limit: Bytes of memory for the templates of this process.
     """
 
-    def __init__(self, shared: Path | None, limit: int = _BYTES) -> None:
+    def __init__(self, shared: Path | None) -> None:
         self._shared = shared if available() else None
-        self._limit = limit
         self._templates: dict[int, int] = {}  # process → its memory in bytes, the oldest first
         #: The number of templates made here, and of compiles that used a template.
         self.made = self.used = 0
@@ -122,7 +120,7 @@ class Snapshots:
         # What it does not share; compiling may also give back more of our memory than it takes.
         self._templates[process] = max(1, _memory(process) - _memory(os.getpid()))
         self.made += 1
-        while sum(self._templates.values()) > self._limit and len(self._templates) > 1:
+        while sum(self._templates.values()) > _BYTES and len(self._templates) > 1:
             self._end(next(iter(self._templates)))
         temporary.rename(path)
         return True

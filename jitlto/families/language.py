@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +58,13 @@ class Template:
 
     def locate(self, combination: Mapping[str, str], line: int) -> str:
         """Return the place of the template from which a line of the file's text for a combination comes."""
-        if self._environment is not None:  # the text again, in which each line ends with its number in the template
-            source, parts = self._path.read_text("utf-8-sig"), list[str]()
-            for number, kind, part in self._environment.lex(source):
-                ends = [f"\0{n}\0\n" if kind == "data" else "\n" for n in range(number, number + part.count("\n"))]
-                parts += [each for pair in zip_longest(part.split("\n"), ends, fillvalue="") for each in pair]
-            parts.append(f"\0{source.count(chr(10)) + 1}\0")
+        if self._environment is not None:  # the text again, in which each line has its number in the template
+            source = ""
+            for first, kind, part in self._environment.lex(self._path.read_text("utf-8-sig")):
+                mark = "\0{}\0" if kind == "data" else ""
+                source += "\n".join(text + mark.format(n) for n, text in enumerate(part.split("\n"), first))
             with suppress(Exception):  # what is made of a text may need it as it is
-                lines = self._environment.from_string("".join(parts)).render(combination).split("\n")
+                lines = self._environment.from_string(source).render(combination).split("\n")
                 line = int(re.findall("\0(\\d+)\0", "\n".join(lines[line - 1 :]))[0])
         return f"{self._path}:{line}"
 

@@ -210,7 +210,7 @@ def _head(
     name: str, calls: Sequence[_Call], uses: Sequence[str], folder: Path, project: Project
 ) -> tuple[Flags, list[str]]:
     """Return what all groups of a family compile with, and the lines of its declaration before them."""
-    flags, standards, architectures = Flags(project.toolchain), [17], list[Architecture]()
+    flags, architectures = Flags(project.toolchain), list[Architecture]()
     for call in (each.recorded for each in calls):
         variables = call.arguments
         # Compilers search it last themselves; named, it would come before their own headers.
@@ -218,7 +218,7 @@ def _head(
         flags.add(f"-D{definition.removeprefix('-D')}" for definition in call.definitions)
         flags.add([*call.options, f"SHELL:{variables.get('CMAKE_CUDA_FLAGS', '')}"])
         features = (re.sub("^(?:cuda|cxx)_std_", "", feature) for feature in call.features)
-        standards += map(int, filter(str.isdecimal, (variables.get("CMAKE_CUDA_STANDARD", ""), *features)))
+        flags.standards += map(int, filter(str.isdecimal, (variables.get("CMAKE_CUDA_STANDARD", ""), *features)))
         architectures += _architectures(variables)
     there = filter(project.has_directory, dict.fromkeys(flags.include))
     values = {
@@ -226,7 +226,7 @@ def _head(
         "toolchain": project.toolchain,
         "std_headers": True if project.toolchain == "nvrtc" else None,
         "syntax": "cmake",
-        "std": f"c++{max(standards + flags.standards)}",
+        "std": f"c++{max(17, *flags.standards)}",
         "include": [_relative(path, folder) for path in there] or ["."],
         "archs": [str(lowest_base(architectures))] if architectures else None,
         "options": flags.options,
