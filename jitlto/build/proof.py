@@ -26,7 +26,7 @@ from jitlto.build.interfaces import Show
 from jitlto.build.proofs import Proofs
 from jitlto.database import FragmentDatabase
 from jitlto.database.index import Index
-from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
+from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels
 from jitlto.record.check_result import Cause
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
@@ -154,8 +154,7 @@ def prove(
 
     @cache
     def plan(name: str) -> list[Kernel | DeadEnd]:
-        record, index = database.index(name)
-        return list(enumerate_kernels(index, find_user_symbols(record, index), most))
+        return list(enumerate_kernels(database.index(name), most))
 
     proofs = {}
     for name in names or sorted(database.families):
@@ -172,7 +171,8 @@ def _prove(
     show: Show,
 ) -> FamilyProof:
     """Prove one family from its kernels and dead ends, and from those of families that use it."""
-    (record, index), own = database.index(name), database.fragments(name)
+    index, own = database.index(name), database.fragments(name)
+    record = index.record
     planned = tuple(each for each in found if isinstance(each, Kernel))
     failures = _explain(index, [each for each in found if isinstance(each, DeadEnd)], show)
     notes = list(_list_supplied(record, planned))

@@ -102,10 +102,10 @@ class FragmentDatabase(Shared):
         fragments = [fragment for name in (family, *record.uses) for fragment in self.fragments(name)]
         return record.with_used(self.families), record.select(fragments)
 
-    def index(self, family: str) -> tuple[FamilyRecord, Index]:
-        """Return the same, with the fragments in an index that reads them when they are looked up."""
+    def index(self, family: str) -> Index:
+        """Return the same as an index, which reads fragments when they are looked up."""
         record = self.families[family].with_used(self.families)
-        return record, Index(self._rows, record, self.shapes, lambda: self.planned(family)[1])
+        return Index(self._rows, record, self.shapes, lambda: self.planned(family)[1])
 
     def shapes(self, family: str) -> tuple[Shape, ...]:
         """Return groups and parameters of a family's fragments; none if it has no fragments."""

@@ -38,12 +38,7 @@ class Index:
         read_all: Callable[[], Sequence[Fragment]],
     ) -> None:
         self._rows, self._shapes, self._read_all = rows, shapes, read_all
-        self.record = family
-        self._family = family.name
-        #: The toolkit's libraries that every link of the family takes.
-        self.libraries: Sequence[str] = family.link.libraries
-        #: The parameters of which all fragments of a kernel have the same values.
-        self.common: Sequence[str] = family.common
+        self.record, self._family = family, family.name
         self._families = (family.name, *family.uses)
         self._uses: dict[str, dict[str, SymbolUse]] = {}  # by symbol
         self._provided: dict[str, list[tuple[str, Shape]]] = {}  # shapes of the providers, by symbol

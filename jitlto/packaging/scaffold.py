@@ -161,9 +161,8 @@ def _write(root: Path, values: dict[str, Any]) -> None:
 
 def _operators(database: FragmentDatabase, family: str) -> list[dict[str, Any]]:
     """Return, for each entrypoint, an operator for its first kernel that writes to an array: parts of it as Python."""
-    record, index = database.index(family)
     found: dict[str, dict[str, Any]] = {}
-    for kernel in enumeration.enumerate_kernels(index, enumeration.find_user_symbols(record, index)):
+    for kernel in enumeration.enumerate_kernels(database.index(family)):
         if isinstance(kernel, Kernel) and not kernel.user_symbols:
             entry = kernel.resolution.entry
             arguments = [_argument(parameter) for parameter in entry.signature]

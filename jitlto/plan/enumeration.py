@@ -16,7 +16,6 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import PlanError
 from jitlto.database.index import Index
 from jitlto.plan.resolve import Resolution, Selection, choose_entry
-from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Symbol
 
 _Combination: TypeAlias = tuple[tuple[str, str | None], ...]
@@ -58,30 +57,24 @@ class DeadEnd:
     missing: str
 
 
-def enumerate_kernels(
-    index: Index, user_symbols: Collection[str] = (), most: int | None = None
-) -> Iterator[Kernel | DeadEnd]:
+def enumerate_kernels(index: Index, most: int | None = None) -> Iterator[Kernel | DeadEnd]:
     """Yield all kernels of a family, each once, by entrypoint and then by parameter values, and all dead ends.
 
     Args:
         index: The family's fragments.
-        user_symbols: The symbols that callers supply at run time; see :func:`find_user_symbols`.
         most: How many to yield before only those follow that a covering set needs: every entrypoint, every combination
             of values on which the choice of a fragment depends, and of those for which two fragments define one name.
     """
-    cover = None if most is None else _Cover(index, most)
+    cover, user_symbols = None if most is None else _Cover(index, most), _find_user_symbols(index)
     for entry in sorted(index.entrypoints, key=lambda fragment: fragment.key):
         yield from _kernels_of(index, entry, user_symbols, cover)
 
 
-def find_user_symbols(record: FamilyRecord, index: Index) -> frozenset[str]:
-    """Return the symbols that callers supply at run time: declared by a supplied group, provided by no fragment.
-
-    See :meth:`~jitlto.record.family_record.FamilyRecord.supplied_groups`.
-    """
-    if not any(group.supplied for group in record.groups):
+def _find_user_symbols(index: Index) -> frozenset[str]:
+    """Return the symbols that callers supply at run time: declared by a supplied group, provided by no fragment."""
+    if not any(group.supplied for group in index.record.groups):
         return frozenset()
-    groups = record.supplied_groups()
+    groups = index.record.supplied_groups()
     return frozenset(name for name in index.required if not index.providers.get(name) and groups(name))
 
 

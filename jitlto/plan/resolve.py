@@ -142,7 +142,7 @@ class Selection:
     ) -> None:
         self.index = index
         #: With the values of the entrypoint on which the interfaces depend.
-        self.configuration = {**configuration, **{n: v for n, v in entry.key.parameters if n in index.common}}
+        self.configuration = {**configuration, **{n: v for n, v in entry.key.parameters if n in index.record.common}}
         self.entry = entry
         #: The fragments, the entrypoint first.
         self.chosen = [entry, *(f for f in dict.fromkeys(pinned) if f.role is Role.DEVICE)]
@@ -150,7 +150,7 @@ class Selection:
         self.required: dict[str, tuple[Symbol, Fragment | UserSymbols]] = {}
         #: By name, the candidates for each required symbol that nothing provides yet: none, or several.
         self.open: dict[str, Sequence[Fragment]] = {}
-        self._explicit = (pinned, supplied, given, index.libraries if libraries is None else libraries)
+        self._explicit = (pinned, supplied, given, index.record.link.libraries if libraries is None else libraries)
         self._provided = set(given)
         self._sole = set[str]()  # the symbols that only one fragment can provide, which was chosen for that
         self._pending: list[str] = []
@@ -210,7 +210,7 @@ class Selection:
         self._check_alternatives()
         needed = self.required.keys()
         check_inputs_used(self.index, supplied, needed, sorted(needed))
-        common = {name: value for name, value in self.configuration.items() if name in self.index.common}
+        common = {name: value for name, value in self.configuration.items() if name in self.index.record.common}
         for fragment in pinned:
             if not agrees(fragment.key.parameters, common):
                 raise InterfaceMismatchError(

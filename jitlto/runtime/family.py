@@ -184,19 +184,15 @@ class KernelFamily(Shared):
         """True if the file that it was loaded from still holds the same database."""
         return digest_of(self.location) == self.contents.digest
 
-    @cached_property
-    def _read(self) -> tuple[FamilyRecord, Index]:
-        return self.database.index(self.name)
-
     @property
     def record(self) -> FamilyRecord:
         """The family's record in the database, with the groups of the families that it uses."""
-        return self._read[0]
+        return self.index.record
 
-    @property
+    @cached_property
     def index(self) -> Index:
         """The fragments of the family and of those that it uses, indexed for resolving, and read when looked up."""
-        return self._read[1]
+        return self.database.index(self.name)
 
     def configurations(self) -> Iterator[dict[str, str]]:
         """Yield all configurations of the family: each plans to exactly one kernel, and each kernel occurs once.
@@ -211,10 +207,9 @@ class KernelFamily(Shared):
 
     def kernels(self) -> Iterator[Kernel]:
         """Yield all kernels of the family that can be planned, also those that need a caller's own code."""
-        from jitlto.plan.enumeration import Kernel, enumerate_kernels, find_user_symbols
+        from jitlto.plan.enumeration import Kernel, enumerate_kernels
 
-        found = enumerate_kernels(self.index, find_user_symbols(self.record, self.index))
-        return (kernel for kernel in found if isinstance(kernel, Kernel))
+        return (kernel for kernel in enumerate_kernels(self.index) if isinstance(kernel, Kernel))
 
     def planner(self, /, entry: str | None = None, **configuration: object) -> Planner[Launcher]:
         """Return a planner, to which fragments and the caller's own device code can be added.

@@ -286,7 +286,7 @@ def test_index_rows_that_lie_lead_to_no_fragment_that_does_not_fit(
         whole = WholeIndex(database.fragments())
         known = {fragment.key: fragment for fragment in database.fragments()}
         for configuration in ({}, {"data_type": "float"}, {"data_type": "float", "op_name": "twice"}):
-            expected, found = (answer(index, configuration) for index in (whole, database.index("mini")[1]))
+            expected, found = (answer(index, configuration) for index in (whole, database.index("mini")))
             if found != expected:
                 with raises(DatabaseError, "database-damaged"):
                     database.verify()

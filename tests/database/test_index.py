@@ -85,8 +85,8 @@ def test_look_ups_find_what_reading_everything_finds(
         values = sorted_values((name, (value,)) for each in planned for name, value in each.key.parameters)
         assert KernelFamily("f", database).parameters == values
         for request in wanted:
-            found, index = database.index("f")  # one that has read nothing yet
-            assert found == record
+            index = database.index("f")  # one that has read nothing yet
+            assert index.record == record
             compare(index, whole, request["configuration"])
             request["pinned"] = [planned[number] for number in request["pinned"] if number < len(planned)]
             assert answer(index, **request) == answer(whole, **request)
@@ -119,7 +119,7 @@ def test_what_is_looked_up_by_key_and_what_is_listed_comes_in_one_order(tmp_path
     keys = [FragmentKey.make("f", "g", parameters) for parameters in ({"b": "y"}, {"a": "x", "b": "y"})]
     writer.write(tmp_path / "f", [family("f")], [made(key, (), (), Role.ENTRYPOINT) for key in keys], {})
     with FragmentDatabase(tmp_path / "f") as database:
-        assert answer(database.index("f")[1], {"b": "y"}) == answer(WholeIndex(database.fragments()), {"b": "y"})
+        assert answer(database.index("f"), {"b": "y"}) == answer(WholeIndex(database.fragments()), {"b": "y"})
 
 
 def large(path: Path, size: int) -> None:
@@ -161,7 +161,7 @@ def test_a_whole_configuration_reads_as_many_rows_in_a_large_family_as_in_a_smal
     for size in (3, 30):
         large(tmp_path / f"{size}", size)
         with FragmentDatabase(tmp_path / f"{size}") as database:
-            _, index = database.index("f")
+            index = database.index("f")
             reads_of.clear()
             resolution = resolve(index, {"a": "2", "b": "1"})
             assert [str(f.key) for f in resolution.fragments] == [
@@ -188,5 +188,5 @@ def test_a_plan_of_thousands_of_inline_functions_takes_a_moment(tmp_path: Path) 
     crowded(tmp_path / "f", 6000)
     with FragmentDatabase(tmp_path / "f") as database:
         begin = time.process_time()
-        resolve(database.index("f")[1], {"a": "x"})
+        resolve(database.index("f"), {"a": "x"})
         assert time.process_time() - begin < 2  # 0.2 where nothing else runs

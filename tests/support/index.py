@@ -11,10 +11,12 @@ from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, agrees
 from jitlto.record.options import LinkOptions
 
+FAMILY = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), (), ())
+
 
 def open_written(fragments: Iterable[Fragment], families: Iterable[FamilyRecord] = ()) -> FragmentDatabase:
     """Write fragments, of the family ``f`` if no families are given, and open the database."""
-    families = [*families] or [FamilyRecord("f", (), LinkOptions(), (Architecture(75),), (), ())]
+    families = [*families] or [FAMILY]
     with TemporaryDirectory() as directory:
         path = Path(directory, "f.fragdb")
         writer.write(path, families, fragments, {})
@@ -23,14 +25,14 @@ def open_written(fragments: Iterable[Fragment], families: Iterable[FamilyRecord]
 
 def index_of(fragments: Iterable[Fragment]) -> Index:
     """Return the index of fragments of the family ``f``."""
-    return open_written(fragments).index("f")[1]
+    return open_written(fragments).index("f")
 
 
 class WholeIndex(Index):
     """The same look-ups by comparing every fragment: the judge of those that read a database."""
 
     def __init__(self, fragments: Sequence[Fragment]) -> None:
-        self._all, self.libraries, self.common = fragments, (), ()
+        self._all, self.record = fragments, FAMILY
         self._read_all, self._fragments = (lambda: fragments), {}
 
     def requires(self, symbol: str) -> bool:
