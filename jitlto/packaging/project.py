@@ -14,11 +14,11 @@ from jitlto.build.cache.cache import open_shared_cache
 from jitlto.build.merge import MergeReport, merge_databases
 from jitlto.build.pipeline import BuildReport
 from jitlto.build.rendered_families import family_record, header_search, with_used
+from jitlto.compile.family_files import family_files
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import render_family
-from jitlto.packaging.family_sources import list_files
 from jitlto.packaging.pyproject import PackageConfig, check_entry_points, load_config
 from jitlto.record.fragment import BINARY, FragmentKey, ImageKind
 
@@ -79,7 +79,7 @@ def list_sources(package: Package) -> list[Path]:
         ProjectError: If one of them is outside the project.
     """
     root, recorded = package.config.root, package.config.recording
-    found = sorted({*list_files(package.families), *([recorded] if recorded else [])})
+    found = sorted({*family_files(package.families), *([recorded] if recorded else [])})
     for path in found:
         if not path.is_relative_to(root):
             what = f"{path} is outside the project and cannot be part of an sdist"

@@ -21,11 +21,13 @@ from jitlto.base.types import DTYPES, Parameter, find_scalar
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import open_shared_cache
 from jitlto.build.rendered_families import with_used
+from jitlto.compile.family_files import family_files
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.packaging.family_sources import place_sources
+from jitlto.families.declaration import FamilyDeclaration
 from jitlto.plan import enumeration
 from jitlto.plan.enumeration import Kernel
+from jitlto.record.headers import STD_HEADERS
 
 _TEMPLATES = Path(__file__).parent / "new_package"
 _SAMPLE = ("fragments", "matrices", "templates")
@@ -95,7 +97,7 @@ def write_package(
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".jitlto-") as temporary:
             # A subdirectory, because the temporary directory itself is readable by its owner only.
             root = Path(temporary) / "project"
-            for source, place in place_sources(declared).items() if declared else ():
+            for source, place in _place_sources(declared).items() if declared else ():
                 (root / place).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, root / place)
             if torch and declared:
@@ -109,6 +111,35 @@ def write_package(
         hint = "name a directory that you may write"
         raise files.unwritable(error, directory, hint, ProjectError, "project-unwritable") from error
     return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def _place_sources(family: FamilyDeclaration) -> dict[Path, Path]:
+    """Return where the files of a family, and of those that it uses, go in a project: file → relative path.
+
+    A family lies in ``fragments/``, its matrices and templates where they are found from there.
+
+    Raises:
+        ProjectError: If a file is outside the places that a project has.
+    """
+    families = (family, *family.all_used().values())
+    root, above = declaration.project_root(family.path), family.path.parents[1]
+    folders = [each.path.parent for each in families if each.path.parents[1] == above]
+    directories = {path for each in families for path in (*each.include, *each.templates)} - {STD_HEADERS}
+    places: dict[Path, Path] = {}
+    for path in (*family_files(families), *sorted(directories)):
+        folder = next((each for each in folders if path.is_relative_to(each)), None)
+        if folder is not None:
+            places[path] = Path("fragments", folder.name, path.relative_to(folder))
+        elif path.is_relative_to(root) and path.relative_to(root).parts[0] in ("matrices", "templates"):
+            places[path] = path.relative_to(root)
+        else:
+            raise ProjectError(
+                f"{path} is outside the family's directory",
+                code="project-outside-file",
+                where=str(family.path),
+                hint="move it below the directory of family.toml, or beside fragments/ into matrices/ or templates/",
+            )
+    return {path: place for path, place in places.items() if path.is_file()}
 
 
 def _write(root: Path, values: dict[str, Any]) -> None:

@@ -209,7 +209,7 @@ def test_parameters_of_the_matrix_name_files(tmp_path: Path) -> None:
     assert "made/library[type=double]" in [fragment.key.text for fragment in plan.fragments]
     assert plan.calls_left() == []
     files = {tmp_path / "float/lib.a", tmp_path / "double/lib.b"}
-    assert files <= {Path(path) for path in family_files(family)}
+    assert files <= {Path(path) for path in family_files([family])}
 
 
 @pytest.mark.slow

@@ -235,7 +235,7 @@ def test_templates_of_headers_are_sources_of_the_family(tmp_path: Path) -> None:
     toml = CONFIGURED["family.toml"].replace('"config.inc.jinja"', '"../far/config.inc.jinja"')
     files = {f"family/{name}": text for name, text in CONFIGURED.items()} | {"family/family.toml": toml}
     write_family(tmp_path, files | {"far/config.inc.jinja": CONFIGURED["config.inc.jinja"]})
-    names = {path.resolve() for path in family_files(load_family(tmp_path / "family" / "family.toml"))}
+    names = {path.resolve() for path in family_files([load_family(tmp_path / "family" / "family.toml")])}
     assert {tmp_path / "far" / "config.inc.jinja", tmp_path / "family" / "parts" / "guard.jinja"} <= names
 
 

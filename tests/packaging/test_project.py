@@ -114,6 +114,16 @@ def test_files_outside_the_project_cannot_be_in_an_sdist(tmp_path: Path) -> None
         project.list_sources(project.load_package(path))
 
 
+def test_headers_of_jitlto_itself_are_in_no_sdist(tmp_path: Path) -> None:
+    """Those of ``std_headers``: whoever builds the sdist has them."""
+    toml = MINI["family.toml"].replace('"mini"\n', '"mini"\nstd_headers = true\n', 1)
+    path = make(tmp_path, files=MINI | {"family.toml": toml, "op.cuh": "#include <cstdint>\n" + MINI["op.cuh"]})
+    names = {
+        file.relative_to(tmp_path / MINI_FOLDER).as_posix() for file in project.list_sources(project.load_package(path))
+    }
+    assert names == {*MINI}
+
+
 # What CI has built.
 
 

@@ -104,6 +104,13 @@ def test_an_existing_family_takes_the_place_of_the_sample(tmp_path: Path, place:
     assert not [path for path in project.list_sources(found) if not path.is_relative_to(tmp_path / "new")]
 
 
+def test_headers_of_jitlto_itself_are_not_copied(tmp_path: Path) -> None:
+    toml = write_family(tmp_path / "mini", MINI)
+    toml.write_text(toml.read_text().replace('name = "mini"', 'name = "mini"\nstd_headers = true'))
+    written = scaffold.write_package("my-kernels", tmp_path / "new", 12, toml)
+    assert {path.name for path in written if "fragments" in path.parts} == {*MINI}
+
+
 def test_a_family_with_headers_elsewhere_is_refused(tmp_path: Path) -> None:
     toml = write_family(tmp_path / "mini", MINI)
     (tmp_path / "include").mkdir()

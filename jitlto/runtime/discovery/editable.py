@@ -104,9 +104,8 @@ def _state(source: Path, settings: Config) -> str | None:
         paths = [declaration.find_family(name, source) for name in names or ()]
         for path in paths or sorted((source / "fragments").glob("*/family.toml")):
             family = declaration.load_family(path)
-            for each in (family, *family.all_used().values()):
-                for file in family_files(each, thorough=True):
-                    digest.update(os.fsencode(file) + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+            for file in family_files((family, *family.all_used().values()), thorough=True):
+                digest.update(os.fsencode(file) + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     except (OSError, JitltoError, AttributeError, TypeError):  # the last two of malformed settings
         return None
     return digest.hexdigest()
