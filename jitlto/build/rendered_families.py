@@ -258,6 +258,7 @@ def _choose_headers(
                 where = each.headers.locate(f"{header}:1")
                 hint = f"add {name} to the key of every entrypoint and group, or include {header} in no interface"
                 raise FamilyError(what, code="family-interface-parameter", where=where, hint=hint)
+        closure(each.source.encode(), each.headers)  # looks up the others, which are a part of the source
     if not found:
         what, hint = "an interface is rendered for no values", "declare it in families that have groups with a matrix"
         raise FamilyError(what, code="family-interface-parameter", where=str(family.path), hint=hint)

@@ -468,3 +468,17 @@ def test_families_share_an_interface_that_depends_on_a_parameter_of_both(tmp_pat
     asking = KEYED["common/scale.cuh.jinja"] + "{{ '// one' if scale_name is defined }}\n"
     with raises(FamilyError, "family-use", "common", "scale_name", hint="group of search"):
         together(KEYED | {"common/scale.cuh.jinja": asking})
+
+
+def test_headers_of_sources_tell_keys_apart_where_interfaces_depend_on_values_too(tmp_path: Path) -> None:
+    files = {
+        "family.toml": '[family]\nname = "both"\nheaders = {"config.inc" = "config.inc.jinja"}\n'
+        '[entrypoint.kern]\nmatrix = "kern.json"\ntemplate = "kern.cu.jinja"\nkey = ["type", "length"]\n'
+        '[device.op]\nsupplied = true\nkey = ["type"]\ninterface = "op.cuh.jinja"\n',
+        "kern.json": '{"type": ["float"], "length": ["2", "4"]}',
+        "config.inc.jinja": "#define LENGTH {{length}}\n",
+        "op.cuh.jinja": "__device__ {{type}} op({{type}});\n",
+        "kern.cu.jinja": '#include "config.inc"\n__global__ void kern({{type}}* x) { *x = op(*x) + LENGTH; }\n',
+    }
+    record = RenderedFamilies([load_family(write_family(tmp_path, files))]).records["both"]
+    assert [choice.values for choice in record.choices] == [(("type", "float"),)]
