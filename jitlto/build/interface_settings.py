@@ -7,6 +7,7 @@ functions, which change no declaration, there may be any.
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from jitlto.base.errors import BuildError
@@ -47,7 +48,7 @@ _MEANT = frozenset(("constexpr", "consteval", "auto", "decltype"))
 def check_settings(
     families: Sequence[FamilyDeclaration],
     requests: Iterable[CompileRequest],
-    callers: Callable[[FamilyDeclaration, CompileConfig], CompileConfig | None],
+    callers: Callable[[FamilyDeclaration], CompileConfig | None],
 ) -> dict[str, str]:
     """Check that interfaces mean the same in all ways in which the fragments that share them are compiled.
 
@@ -71,15 +72,16 @@ def check_settings(
         own = sides[family.name]
         if not own or not family.interfaces:
             continue
-        users = [sides[each.name] for each in families if family.name in each.all_used()]
+        theirs, users = callers(family), [sides[each.name] for each in families if family.name in each.all_used()]
         for like in {how.values: how for how in own}.values():  # the same interfaces
             alike = {
                 how: who for side in (own, *users) for how, who in side.items() if agrees(like.values, dict(how.values))
             }
             if error := _find_dependence(family, alike):
                 raise error
-            theirs = callers(family, like)
-            if theirs is not None and (error := _find_dependence(family, alike | {theirs: _CALLERS})):
+            if theirs is not None:
+                alike |= {replace(theirs, generated=like.generated): _CALLERS}
+            if error := _find_dependence(family, alike):
                 every = (family, *family.all_used().values())
                 if any(group.supplied for each in every for group in each.groups):
                     raise error

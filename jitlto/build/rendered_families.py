@@ -117,15 +117,14 @@ class RenderedFamilies:
         for name, difference in check_settings(self.families, self.requests, self._callers_config).items():
             self.records[name] = structs.replace(self.records[name], differs=difference)
 
-    def _callers_config(self, family: FamilyDeclaration, like: CompileConfig) -> CompileConfig | None:
-        """Return how callers' sources are compiled, with some interfaces; None if their compiler is not here."""
+    def _callers_config(self, family: FamilyDeclaration) -> CompileConfig | None:
+        """Return how callers' sources are compiled; None if their compiler is not here."""
         try:
             nvrtc = self._find("nvrtc")
         except ToolchainError:
             return None
         plain = replace(family, is_auto=False, toolchain="nvrtc", architectures=(lowest_base(family.architectures),))
-        how = _config(plain, nvrtc, self._files, family.source_options(), ())
-        return replace(how, generated=like.generated, values=like.values)
+        return _config(plain, nvrtc, self._files, family.source_options(), ())
 
     @cached_property
     def _by_key(self) -> dict[FragmentKey, CompileRequest]:

@@ -20,7 +20,6 @@ from jitlto.base.errors import ProjectError
 from jitlto.base.types import DTYPES, Parameter, find_scalar
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import open_shared_cache
-from jitlto.build.rendered_families import with_used
 from jitlto.compile.family_files import family_files
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
@@ -102,7 +101,7 @@ def write_package(
                 shutil.copyfile(source, root / place)
             if torch and declared:
                 built = Path(temporary) / "built.fragdb"
-                report = pipeline.build(with_used([declared]), built, cache=open_shared_cache())
+                report = pipeline.build([declared], built, cache=open_shared_cache())
                 with FragmentDatabase(report.path) as database:
                     values["operators"] = _operators(database, declared.name)
             _write(root, values)
