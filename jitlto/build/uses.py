@@ -28,10 +28,6 @@ def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] |
         where = (places or {}).get(name)
         for values in [dict(each.values) for each in family.choices] or [{}]:
             records = {each: families[each].choose(values) for each in (name, *family.uses)}
-            texts = {
-                each: {header: text.encode("utf-8", "surrogateescape") for header, text in record.headers}
-                for each, record in records.items()
-            }
             for used in map(records.__getitem__, family.uses):
                 if further := sorted({*families[used.name].common} - values.keys()):
                     what = f"the interfaces of {used.name} depend on {further[0]}, which {name} does not have"
@@ -39,18 +35,15 @@ def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] |
                     raise FamilyError(what, code="family-use", where=where, hint=hint)
                 if used.choices:  # it has no fragment of these values
                     continue
-                for what, hint in _find_differences(records[name], used, records, texts):
+                for what, hint in _find_differences(records[name], used, records):
                     raise FamilyError(what, code="family-use", where=where, hint=hint)
 
 
 def _find_differences(
-    family: FamilyRecord,
-    used: FamilyRecord,
-    families: Mapping[str, FamilyRecord],
-    texts: Mapping[str, Mapping[str, bytes]],
+    family: FamilyRecord, used: FamilyRecord, families: Mapping[str, FamilyRecord]
 ) -> Iterator[tuple[str, str]]:
     """Yield headers and macros that are not the same for a family as for one that it uses, and specialisations."""
-    headers, own = texts[family.name], texts[used.name]
+    headers, own = family.texts, used.texts
     included = {each.name: name for name, text in own.items() for each in scan(text)[0]}
     for header in sorted((included.keys() & headers.keys()) - own.keys()):
         what = f"{included[header]} of {used.name} includes or asks for {header}, a header of its user {family.name}"
@@ -68,14 +61,14 @@ def _find_differences(
             option = option_macros((*family.options, *used.options))[macro]
             what = f"only one of {family.name} and {used.name}, which it uses, is compiled with {option}"
             yield what, f"give both the same: the interface {header} depends on it"
-    yield from _find_left_macros(family, used, families, texts)
+    yield from _find_left_macros(family, used, families)
     # What the interfaces before or behind its own specialise.
     known = {*own.values()}
-    ours = known.difference(*(texts[name].values() for name in used.uses))
+    ours = known.difference(*(families[name].texts.values() for name in used.uses))
     mentioned = {name: text for name, text in headers.items() if text in ours}
     foreign = {name: text for name, text in headers.items() if text not in known}
     # What families between the two specialise is found for them.
-    between = (texts[name].values() for name in family.uses if used.name in families[name].uses)
+    between = (families[name].texts.values() for name in family.uses if used.name in families[name].uses)
     every = (*foreign.values(), *mentioned.values())
     through = [each for text in every for each in read_declarations(text).special_macros]
     looks = through or any(read_declarations(text).special for text in {*foreign.values()}.difference(*between))
@@ -89,22 +82,19 @@ def _find_differences(
 
 
 def _find_left_macros(
-    family: FamilyRecord,
-    used: FamilyRecord,
-    families: Mapping[str, FamilyRecord],
-    texts: Mapping[str, Mapping[str, bytes]],
+    family: FamilyRecord, used: FamilyRecord, families: Mapping[str, FamilyRecord]
 ) -> Iterator[tuple[str, str]]:
     """Yield the macros that interfaces before those of a used family leave changed, and that these mention."""
-    own, places = texts[used.name], {name: place for place, name in enumerate(family.interfaces)}
+    own, places = used.texts, {name: place for place, name in enumerate(family.interfaces)}
     last = max(map(places.__getitem__, used.interfaces), default=0)
     guarded = {text for text in own.values() if _ONCE.search(text)}
     known = {*own.values()}
     for other in (families[name] for name in family.uses if name not in (used.name, *used.uses)):
         begins = min(map(places.__getitem__, other.interfaces), default=last)
         # A header that another one has too has been looked at, with all that it includes.
-        new = {name: text for name, text in texts[other.name].items() if begins < last and text not in known}
+        new = {name: text for name, text in other.texts.items() if begins < last and text not in known}
         known.update(new.values())
-        once = {name: text for name, text in texts[other.name].items() if text in guarded} if new else {}
+        once = {name: text for name, text in other.texts.items() if text in guarded} if new else {}
         for header, text in new.items():
             for macro in sorted(macros(text)):
                 if place := _changed_mention(macro, text, own, once):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec import Struct, structs
 
+from jitlto.base.cached import cached_property
 from jitlto.base.mangling import base_name
 from jitlto.base.versions import Architecture
 from jitlto.record.fragment import Count, Fragment, Name, Role, Values, agrees
@@ -47,7 +48,7 @@ class InterfaceHeaders(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...]
 
 
-class FamilyRecord(Struct, frozen=True, omit_defaults=True):
+class FamilyRecord(Struct, frozen=True, omit_defaults=True, dict=True):
     """What the run side needs of a family's declaration.
 
     Args:
@@ -76,6 +77,11 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
     interfaces: tuple[str, ...] = ()
     differs: str = ""
     choices: tuple[InterfaceHeaders, ...] = ()
+
+    @cached_property
+    def texts(self) -> dict[str, bytes]:
+        """The text of each of its headers, by name."""
+        return {name: text.encode("utf-8", "surrogateescape") for name, text in self.headers}
 
     @property
     def common(self) -> tuple[str, ...]:

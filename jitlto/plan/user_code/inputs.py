@@ -119,11 +119,10 @@ def base_architecture(family: FamilyRecord) -> Architecture:
 
 
 def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> UserCode:
-    headers = {header: content.encode("utf-8", "surrogateescape") for header, content in family.headers}
-    if conflict := next(find_conflicts(text.encode(), headers), None):
+    if conflict := next(find_conflicts(text.encode(), family.texts), None):
         raise PlanError(
             f"{conflict.kind} of {conflict.name}, which an interface of {family.name} mentions "
-            f"({conflict.mention(headers)})",
+            f"({conflict.mention(family.texts)})",
             code="plan-interface-text",
             where=f"{name}:{conflict.line_in(text.encode())}",
             hint="use another name: the family's kernels were compiled with the interface as it is",
@@ -138,7 +137,7 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
             command = f"nvcc -rdc=true -fatbin -gencode arch={base.compute},code=lto_{base}"
             otherwise = f"compile it with `{command}` and pass the file's bytes to add_ltoir"
             described.hint = diagnostics.find_hint(error.log, otherwise)
-        explain(described, headers, {name: text.encode()})
+        explain(described, family.texts, {name: text.encode()})
         raise described from None
     except JitltoError as error:
         name_source(error, name, len(family.interfaces) + 1)
