@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -308,18 +308,16 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     if sorted(family.images) not in (["ltoir"], ["ltoir", "ptx"]):
         hint = 'write images = ["ltoir", "ptx"], or ["ltoir"] to link only with the compiler\'s CUDA major'
         raise table.error(f"invalid images {list(family.images)}", hint)
-    templates = tuple(_directory(table, "template", name) for name in family.templates)
-    groups = _groups(document, family, templates)
+    templates = [_directory(table, "template", name) for name in family.templates]
+    groups = _groups(document, family)
     link = _read_link(document.table("link", required=False), family)
     uses = _uses(document.table("use", required=False), family.name, [g.name for g in groups], link, users, loaded)
+    directories = [_directory(table, "include", name) for name in family.include]
+    directories += [directory for used in uses for directory in used.include]
+    directories += [STD_HEADERS] if family.std_headers and family.toolchain == "nvrtc" else []  # nvcc has the host's
     include: dict[str, Path] = {}
-    for directory in (
-        *(_directory(table, "include", name) for name in family.include),
-        *(i for used in uses for i in used.include),
-    ):
+    for directory in directories:
         include.setdefault(os.path.realpath(directory), directory)
-    if family.std_headers and family.toolchain == "nvrtc":  # nvcc includes the host's
-        include.setdefault(str(STD_HEADERS), STD_HEADERS)
     made = FamilyDeclaration(
         family.name,
         path,
@@ -338,7 +336,7 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         family.opaque,
         (*templates, *(directory for used in uses for directory in used.templates)),
     )
-    made = replace(made, generated=_generated(table, family.headers, made))
+    made = replace(made, generated=_generated(table, family, made))
     parameters = {name for each in (made, *made.all_used().values()) for group in each.groups for name in group.key}
     for group in made.groups:
         if group.tune is not None:
@@ -403,10 +401,10 @@ def _read_link(table: TomlTable, family: _FamilyTable) -> LinkOptions:
     return link
 
 
-def _groups(document: TomlTable, family: _FamilyTable, templates: Sequence[Path]) -> tuple[GroupDeclaration, ...]:
+def _groups(document: TomlTable, family: _FamilyTable) -> tuple[GroupDeclaration, ...]:
     """Read the tables of all groups; return them sorted by name."""
     groups = [
-        _group(role, role_table.table(name), family, templates)
+        _group(role, role_table.table(name), family)
         for role in Role
         for role_table in [document.table(role.value, required=False)]
         for name in role_table.values
@@ -422,7 +420,7 @@ def _groups(document: TomlTable, family: _FamilyTable, templates: Sequence[Path]
     return tuple(sorted(groups, key=lambda group: group.name))
 
 
-def _group(role: Role, table: TomlTable, family: _FamilyTable, templates: Sequence[Path]) -> GroupDeclaration:
+def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclaration:
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
@@ -439,7 +437,7 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable, templates: Sequen
     _check_key(table, given.key, given.shared)
     interface, rendered = _interface(table, given.interface), None
     if interface and interface.endswith(_TEMPLATE):
-        rendered = _find_file(table, "interface", interface, "templates", templates)
+        rendered = _find_file(table, "interface", interface, "templates", family.templates)
         interface = interface.removesuffix(_TEMPLATE)
     group = GroupDeclaration(name, role, given.key, interface, rendered, family.syntax, given.shared)
     if isinstance(given, _BinaryTable):
@@ -452,7 +450,7 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable, templates: Sequen
         group = replace(
             group,
             matrix=_find_file(table, "matrix", given.matrix, "matrices"),
-            template=_find_file(table, "template", given.template, "templates", templates),
+            template=_find_file(table, "template", given.template, "templates", family.templates),
             syntax=given.syntax or family.syntax,
             options=given.options,
             architectures=_parse_architectures(table, given.archs) if given.archs else (),
@@ -491,12 +489,12 @@ def _header(table: TomlTable, key: str, name: str) -> str:
     return plain
 
 
-def _generated(table: TomlTable, headers: Mapping[str, str], made: FamilyDeclaration) -> tuple[tuple[str, Path], ...]:
+def _generated(table: TomlTable, family: _FamilyTable, made: FamilyDeclaration) -> tuple[tuple[str, Path], ...]:
     """Read the key ``headers``; no file may have the name of one in the directories of headers."""
     found = dict(header for used in made.uses for header in used.generated)
     found |= {g.interface: g.interface_template for g in made.groups if g.interface and g.interface_template}
-    for name, template in headers.items():
-        path = _find_file(table, "template", template, "templates", made.templates)
+    for name, template in family.headers.items():
+        path = _find_file(table, "template", template, "templates", family.templates)
         found[_header(table, "header", name)] = path
     for name, directory in ((name, directory) for name in found for directory in made.include):
         if os.path.exists(directory / name):  # noqa: PTH110 - Path.exists raises on a name that is too long
@@ -520,9 +518,10 @@ def project_root(path: Path) -> Path:
     return directory.parents[1] if directory.parent.name == "fragments" else directory
 
 
-def _find_file(table: TomlTable, key: str, name: str, folder: str, further: Iterable[Path] = ()) -> Path:
+def _find_file(table: TomlTable, key: str, name: str, folder: str, further: Iterable[str] = ()) -> Path:
     """Find a matrix or template beside ``family.toml``, in a folder beside ``fragments/`` or in ``further`` ones."""
-    places = (table.path.parent, project_root(table.path) / folder, *further)
+    beside = table.path.parent
+    places = (beside, project_root(table.path) / folder, *(beside / each for each in further))
     candidates = [normal_path(each / name) for each in places]
     for path in candidates:
         if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
