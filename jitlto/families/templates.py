@@ -83,7 +83,7 @@ def describe_combination(combination: Mapping[str, str]) -> str:
 
 
 def render_family(
-    family: FamilyDeclaration, *, on_warning: Callable[[str], None] | None = None
+    family: FamilyDeclaration, *, on_warning: Callable[[str], object] = lambda _: None
 ) -> Iterator[RenderedSource]:
     """Render every combination of every group, groups by name, combinations in matrix order.
 
@@ -102,14 +102,13 @@ def render_family(
     """
     from jitlto.families.language import Template  # Jinja takes 80 ms, and callers' side never renders
 
-    warn = on_warning or (lambda _: None)
     idle: dict[Path, set[str]] = {}  # what no group uses, by matrix
     for group in family.groups:
         if group.supplied:
             continue
         matrix = load_matrix(group.matrix) if group.matrix else Matrix({})
         for warning in matrix.warnings:
-            warn(warning)
+            on_warning(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
         template = Template(group.template or family.path, group.syntax, group.params, family.templates)
         template.text, interfaces = group.binary, () if group.binary else family.interfaces
@@ -135,7 +134,7 @@ def render_family(
         left = names.difference(used, group.key)
         idle[group.matrix or family.path] = idle.get(group.matrix or family.path, left) & left
     for path, name in sorted((path, name) for path, names in idle.items() for name in names):
-        warn(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
+        on_warning(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
 
 
 def _list_combinations(

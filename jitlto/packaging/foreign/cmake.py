@@ -106,8 +106,8 @@ def read_project(lists: Path, definitions: Mapping[str, str], output: Path, tool
     toolchain, variables = _ask_compiler(toolchain)
     while True:
         with temporary_directory("jitlto-") as temporary:
-            has_failed, log = _configure(lists, {**variables, **definitions}, unknown, Path(temporary))
-            if not has_failed:
+            log = _configure(lists, {**variables, **definitions}, unknown, Path(temporary))
+            if log is None:
                 try:
                     files = sorted(Path(temporary, "record").iterdir(), key=lambda path: int(path.name))
                     binary, place = Path(temporary, "binary"), output.absolute() / "generated"
@@ -123,10 +123,8 @@ def read_project(lists: Path, definitions: Mapping[str, str], output: Path, tool
         unknown.append(found[1])
 
 
-def _configure(
-    lists: Path, definitions: Mapping[str, str], unknown: Sequence[str], directory: Path
-) -> tuple[bool, str]:
-    """Configure a project, with its calls recorded below a directory; return whether CMake failed, and what it said."""
+def _configure(lists: Path, definitions: Mapping[str, str], unknown: Sequence[str], directory: Path) -> str | None:
+    """Configure a project, with its calls recorded below a directory; return what CMake said if it failed."""
     (directory / "record").mkdir()
     own = {
         "JITLTO_SOURCE": str(lists.absolute().parent),
@@ -144,7 +142,7 @@ def _configure(
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LONGEST_RUN)
     except subprocess.TimeoutExpired:
         raise _error(f"CMake does not end within {_LONGEST_RUN:g} seconds", lists) from None
-    return done.returncode != 0, done.stderr.decode("utf-8", "replace")
+    return done.stderr.decode("utf-8", "replace") if done.returncode else None
 
 
 def _read_trace(directory: Path) -> tuple[list[str], list[tuple[str, str]]]:
