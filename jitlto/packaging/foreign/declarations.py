@@ -226,7 +226,7 @@ def _head(
         "toolchain": project.toolchain,
         "std_headers": True if project.toolchain == "nvrtc" else None,
         "syntax": "cmake",
-        "std": f"c++{max(17, *flags.standards)}",
+        "std": f"c++{max([17, *flags.standards])}",
         "include": [_relative(path, folder) for path in there] or ["."],
         "archs": [str(lowest_base(architectures))] if architectures else None,
         "options": flags.options,
