@@ -29,7 +29,7 @@ from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource, render_family
 from jitlto.record.family_record import FamilyRecord, GroupRecord, InterfaceHeaders
 from jitlto.record.fragment import FragmentKey, Values
-from jitlto.record.headers import STD_HEADERS, Source
+from jitlto.record.headers import STD_HEADERS
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 # Whatever may ask for the architecture: __CUDA_ARCH__ and its like, <nv/target>, and what libraries make of them; what
@@ -86,7 +86,7 @@ class RenderedFamilies:
         chosen: dict[object, CompileConfig] = {}
         rules = functools.cache(functools.partial(InterfaceRules, family))
         requests = []
-        for each in render_family(family, on_warning=self.advice.append):
+        for each in render(family, self._files, self.advice.append):
             group = each.group
             if group.binary:
                 self.binaries.append((each, _read_binary(each)))
@@ -96,7 +96,6 @@ class RenderedFamilies:
             if family.link.tiered and _names_architectures(config, each):
                 config = configs(*how, family.sass)
             if family.generated:
-                config.own_closure(each)  # looks up the headers
                 values = tuple((name, each.combination[name]) for name in self.records[family.name].common)
                 config = chosen.setdefault((config, values), replace(config, generated=each.headers, values=values))
             requests.append(CompileRequest(each, config, rules(config).check))
@@ -212,6 +211,19 @@ def header_search(family: FamilyDeclaration, files: dict[str, bytes] | None = No
     return HeaderSearch(family.include, {name: b"" for name, _ in family.generated}, files=files, **how)
 
 
+def render(
+    family: FamilyDeclaration,
+    files: dict[str, bytes] | None = None,
+    on_warning: Callable[[str], object] = lambda _: None,
+) -> Iterator[RenderedSource]:
+    """Render a family as :func:`render_family`, each source with the generated headers that it may include."""
+    search = header_search(family, files)
+    for each in render_family(family, on_warning=on_warning):
+        if family.generated:
+            search.closure(each.source.encode(), each.headers)  # looks them up
+        yield each
+
+
 def _names_architectures(config: CompileConfig, rendered: RenderedSource) -> bool:
     """Return whether a source, a header of the family or an option may mean something else for each architecture."""
     source = config.own_closure(rendered)
@@ -237,18 +249,19 @@ def with_used(families: Iterable[FamilyDeclaration]) -> tuple[FamilyDeclaration,
 
 
 def _choose_headers(
-    family: FamilyDeclaration, include: bytes, closure: Callable[..., Source]
+    family: FamilyDeclaration, include: bytes, files: dict[str, bytes] | None
 ) -> dict[Values, Mapping[str, bytes]]:
     """Return the headers of the interfaces for each choice of the values on which generated ones among them depend."""
+    closure = header_search(family, files).closure
     plain = closure(include).headers
     if plain.keys().isdisjoint(dict(family.generated)):
         return {(): plain}
     common, needed = set[str].intersection(*(set(group.key) for group in family.groups)), set[str]()
     found = {}
-    for each in render_family(family):
+    for each in render(family, files):
         values = tuple((name, each.combination[name]) for name in sorted(common))
-        found[values] = closure(include, each.headers).headers
-        for header in sorted(each.headers):
+        found[values] = headers = closure(include, each.headers).headers
+        for header in sorted(each.headers.keys() & headers.keys()):
             used = each.headers.templates[header].used & each.combination.keys()
             needed |= used
             if name := min(used - common, default=""):
@@ -257,7 +270,6 @@ def _choose_headers(
                 where = each.headers.locate(f"{header}:1")
                 hint = f"add {name} to the key of every entrypoint and group, or include {header} in no interface"
                 raise FamilyError(what, code="family-interface-parameter", where=where, hint=hint)
-        closure(each.source.encode(), each.headers)  # looks up the others, which are a part of the source
     if not found:
         what, hint = "an interface is rendered for no values", "declare it in families that have groups with a matrix"
         raise FamilyError(what, code="family-interface-parameter", where=str(family.path), hint=hint)
@@ -285,7 +297,7 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
     if STD_HEADERS in family.include:  # callers' sources may include them too
         names += sorted(each.name for each in STD_HEADERS.iterdir())
     include = "".join(f'#include "{name}"\n' for name in names)
-    choices = _choose_headers(family, include.encode(), search.closure)
+    choices = _choose_headers(family, include.encode(), files)
     try:
         texts = {v: {(name, text.decode()) for name, text in headers.items()} for v, headers in choices.items()}
     except UnicodeDecodeError as error:

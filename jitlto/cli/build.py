@@ -4,6 +4,7 @@ import contextlib
 import gc
 import importlib
 from concurrent.futures import Executor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,18 @@ import click
 
 from jitlto.base.text import pluralize
 from jitlto.build import lineinfo as twins
-from jitlto.build import pipeline
+from jitlto.build import pipeline, rendered_families
 from jitlto.build.cache.cache import Cache, open_cache, open_shared_cache
 from jitlto.build.execution import dask
 from jitlto.build.execution.trace import Trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.merge import merge_databases
-from jitlto.build.rendered_families import RenderedFamilies, header_search, with_used
+from jitlto.build.rendered_families import RenderedFamilies, with_used
 from jitlto.build.shards import Shard
 from jitlto.cli.output import check_output, print_built, progress, write_output
 from jitlto.cli.parameters import PATH, allow_incomplete_option, as_callback, jobs_option, json_option
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.templates import render_family
 from jitlto.packaging.project import copy_prebuilt, load_package
 
 
@@ -40,15 +40,12 @@ def render(name: str, output: Path) -> None:
     family = declaration.load_family(declaration.find_family(name))
     families = (family, *family.all_used().values())  # no two of which have a group of one name
     count = 0
-    for each in families:
-        search = header_search(each)
-        for rendered in render_family(each):
-            path = output / rendered.group.name / rendered.key.file_name
-            write_output(path, rendered.text.encode(), make_directory=True)
-            search.closure(rendered.source.encode(), rendered.headers)  # looks up the headers
-            for name, text in rendered.headers.items():
-                write_output(path.with_suffix("") / name, text, make_directory=True)
-            count += 1
+    for rendered in chain.from_iterable(map(rendered_families.render, families)):
+        path = output / rendered.group.name / rendered.key.file_name
+        headers = {path.with_suffix("") / name: text for name, text in rendered.headers.items()}
+        for file, text in {path: rendered.text.encode(), **headers}.items():
+            write_output(file, text, make_directory=True)
+        count += 1
     click.echo(f"{pluralize(count, 'source')} in {output}")
 
 

@@ -88,7 +88,7 @@ def render_family(
     """Render every combination of every group, groups by name, combinations in matrix order.
 
     What is rendered of a group with a binary is the path of the file. Headers that are looked up before the next source
-    is asked for are a part of the source.
+    is asked for are a part of the source; :func:`jitlto.build.rendered_families.render` looks up what it may include.
 
     Args:
         family: The declaration.

@@ -13,14 +13,13 @@ from jitlto.build import pipeline
 from jitlto.build.cache.cache import open_shared_cache
 from jitlto.build.merge import MergeReport, merge_databases
 from jitlto.build.pipeline import BuildReport
-from jitlto.build.rendered_families import family_record, header_search, with_used
+from jitlto.build.rendered_families import family_record, render, with_used
 from jitlto.compile.family_files import family_files
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.templates import render_family
 from jitlto.packaging.pyproject import PackageConfig, check_entry_points, load_config
-from jitlto.record.fragment import BINARY, FragmentKey, ImageKind
+from jitlto.record.fragment import BINARY, ImageKind
 
 # Directories that builds leave at the top of a project.
 _BUILD_OUTPUTS = ("build", "dist")
@@ -130,11 +129,7 @@ def _find_difference(opened: FragmentDatabase, families: Sequence[FamilyDeclarat
             expected = msgspec.structs.replace(expected, architectures=record.architectures)
         fragments = opened.fragments(family.name)
         same = {name: getattr(expected, name) == getattr(record, name) for name in expected.__struct_fields__}
-        search, keys = header_search(family), set[FragmentKey]()
-        for each in render_family(family):
-            search.closure(each.source.encode(), each.headers)  # looks up the headers
-            keys.add(each.key)
-        same["fragments"] = keys == {each.key for each in fragments}
+        same["fragments"] = {each.key for each in render(family)} == {each.key for each in fragments}
         own = [each for each in fragments if all(image.toolchain != BINARY for image in each.images)]
         same["toolchain"] = all(i.toolchain == family.toolchain for f in own for i in f.images)
         same["images"] = all({i.kind for i in f.images} - {ImageKind.SASS} == {*family.images} for f in own)

@@ -19,13 +19,13 @@ from jitlto.build.cache.cache import open_cache
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.proof import UnplannedKernelsError
-from jitlto.build.rendered_families import RenderedFamilies, header_search
+from jitlto.build.rendered_families import RenderedFamilies, render
 from jitlto.build.shards import Shard
 from jitlto.compile.family_files import family_files
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import FamilyDeclaration, load_family
-from jitlto.families.templates import RenderedSource, render_family
+from jitlto.families.templates import RenderedSource
 from jitlto.packaging import project
 from jitlto.runtime.family import KernelFamily
 from tests.support.commands import succeeds
@@ -125,11 +125,7 @@ def opened(directory: Path, files: dict[str, str], **changes: str) -> KernelFami
 
 
 def rendered(family: FamilyDeclaration) -> list[RenderedSource]:
-    sources = []
-    for each in render_family(family):
-        sources.append(each)
-        header_search(family).closure(each.text.encode(), each.headers)
-    return sources
+    return list(render(family))
 
 
 def by(toolchain: str, files: dict[str, str]) -> dict[str, str]:
@@ -258,6 +254,20 @@ def test_placeholders_of_cmake_and_line_information(tmp_path: Path) -> None:
     write_family(tmp_path, files | {"family.toml": toml, "config.inc.in": header})
     succeeds("build", tmp_path, "-o", tmp_path / "made.fragdb", "--lineinfo", "--quiet", "--jobs", "1")
     assert len([*tmp_path.rglob("config.inc")]) == 1
+
+
+@pytest.mark.slow
+def test_a_package_takes_what_ci_has_built_of_sources_that_differ_by_a_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = made(tmp_path, CONFIGURED)
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT.replace("udf", "conf"))
+    monkeypatch.setenv("JITLTO_PREBUILT", str(built.path))
+    config.current.cache_clear()
+    try:
+        assert project.build_package(tmp_path, tmp_path / "taken.fragdb").digest == built.digest
+    finally:
+        config.current.cache_clear()
 
 
 # --- of interfaces ---
