@@ -79,6 +79,22 @@ class Planner(Generic[Loaded]):
         self._pinned.append(fragment)
         return self
 
+    def callback(self, group: str, arch: str | Architecture | None = None) -> tuple[str, bytes]:
+        """Return a device function for another linker; see :meth:`~jitlto.runtime.family.KernelFamily.callback`."""
+        check_type(group, str, "group must be a name")
+        self.add(FragmentKey.make(self._family.name, group, self._configuration))
+        fragment = self._pinned[-1]
+        functions = [symbol.name for symbol in fragment.provides if symbol.kind is SymbolKind.FUNCTION]
+        if fragment.role is not Role.DEVICE or len(functions) != 1 or fragment.requires:
+            symbols = (", ".join(demangle(each.name) for each in of) for of in (fragment.provides, fragment.requires))
+            what = "is no callback: it defines {} and requires {}".format(*(each or "nothing" for each in symbols))
+            hint = "define one function in it, and what that calls as static functions"
+            raise PlanError(f"{fragment.key} {what}", code="plan-callback", hint=hint)
+        target = device.architecture() if arch is None else arch
+        target = target if isinstance(target, Architecture) else Architecture.parse(target)
+        image = select_image(fragment, ImageKind.LTOIR, target, nvjitlink.version())
+        return functions[0], self._family.database.read(image)
+
     def add_source(self, text: str, name: str = "user.cu") -> Planner[Loaded]:
         """Add a device function as CUDA C++; it replaces the group that defines the same symbol.
 
@@ -253,25 +269,6 @@ class Planner(Generic[Loaded]):
                 self._functions, record, fragments, index, supplied, plan, store
             )
         return supplied
-
-
-def find_callback(
-    family: Any, group: str, arch: str | Architecture | None, configuration: Mapping[str, object]
-) -> tuple[str, bytes]:
-    """Return a device function for another linker; see :meth:`~jitlto.runtime.family.KernelFamily.callback`."""
-    check_type(group, str, "group must be a name")
-    values = normalize_configuration(configuration, family.parameters, family.name)
-    (fragment,) = family.planner().add(FragmentKey.make(family.name, group, values))._pinned
-    functions = [symbol.name for symbol in fragment.provides if symbol.kind is SymbolKind.FUNCTION]
-    if fragment.role is not Role.DEVICE or len(functions) != 1 or fragment.requires:
-        symbols = (", ".join(demangle(each.name) for each in of) for of in (fragment.provides, fragment.requires))
-        what = "is no callback: it defines {} and requires {}".format(*(each or "nothing" for each in symbols))
-        hint = "define one function in it, and what that calls as static functions"
-        raise PlanError(f"{fragment.key} {what}", code="plan-callback", hint=hint)
-    target = device.architecture() if arch is None else arch
-    target = target if isinstance(target, Architecture) else Architecture.parse(target)
-    image = select_image(fragment, ImageKind.LTOIR, target, nvjitlink.version())
-    return functions[0], family.database.read(image)
 
 
 def _bytes(data: object, name: str) -> bytes:

@@ -252,9 +252,7 @@ class KernelFamily(Shared):
             PlanError: If no fragment has these values, or it has not one function or requires another's.
             VersionError, ArchitectureError: If the installed nvJitLink cannot link it for the target.
         """
-        from jitlto.plan import planner
-
-        return planner.find_callback(self, group, arch, configuration)
+        return self.planner(None, **configuration).callback(group, arch)
 
     def plan_request(self, request: Request, arch: str | Architecture | None = None) -> Plan:
         """Plan a recorded request, possibly from a different machine.
