@@ -18,7 +18,7 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.compatibility import linkable_architectures, newest_ptx_isa
-from jitlto.cuda.elf import read_architecture
+from jitlto.cuda.elf import read_architecture, read_provided
 from jitlto.cuda.nvjitlink import ARCHIVE, InputKind, LinkInput, link
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.families.templates import RenderedSource
@@ -135,10 +135,13 @@ def _read(data: bytes, name: str) -> tuple[_Images, LinkInput]:
 def _find_symbols(
     images: _Images, item: LinkInput, wanted: Sequence[Symbol], store: CacheDir | None
 ) -> tuple[tuple[Symbol, ...], tuple[Symbol, ...]]:
-    """Return what a file provides of wanted symbols, and what it requires for these; for PTX, of all."""
+    """Return what a file provides of wanted symbols, and what it requires for these; of PTX and cubins all."""
     if item.kind is InputKind.PTX:
         module = parse_ptx(item.data.decode("utf-8", "replace").rstrip("\0"))
         return module.provides, module.requires
+    if item.kind is InputKind.CUBIN:
+        missing = nvjitlink.find_undefined(item.data)
+        return read_provided(item.data), tuple(Symbol(name, SymbolKind.FUNCTION, UNKNOWN) for name in missing)
     by_kind = {kind: architecture for kind, architecture, *_ in images}
     if ImageKind.LTOIR in by_kind and (found := read_ltoir(item, wanted, store)):
         names = {symbol.name for symbol in wanted}

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from jitlto.base.versions import Architecture
+from jitlto.record.fragment import UNKNOWN, Symbol, SymbolKind
 
 # Types of sections: code and data, and a table of symbols.
 PROGBITS, _SYMTAB = 1, 2
 _NAMED = frozenset({1, 2, 13})  # types of symbols: variables, functions, and NVIDIA's for variables
+_FUNCTION, _ENTRY = 2, 0x10  # the type of functions, and the flag of kernels among them
+_LOCAL, _WEAK = 0, 2  # bindings
 _GLOBAL = ".nv.global"  # the beginning of the names of sections of variables
 # Types of sections with relocations, and what names the symbol in each of them.
 _RELOCATIONS = {4: struct.Struct("<12xI8x"), 9: struct.Struct("<12xI")}
@@ -61,6 +64,26 @@ def read_undefined(data: bytes) -> set[str]:
         ValueError: If it is malformed.
     """
     return _find_symbols(data, lambda place: place == "")
+
+
+def read_provided(data: bytes) -> tuple[Symbol, ...]:
+    """Return the kernels, functions and variables of machine code that other inputs can refer to, sorted by name.
+
+    Raises:
+        ValueError: If it is malformed.
+    """
+    sections, found = read_sections(data), list[Symbol]()
+    try:
+        for table in (each for each in sections if each.kind == _SYMTAB):
+            for name, info, other, at, _, _ in _SYMBOL.iter_unpack(table.data):
+                if at != 0 and info >> 4 != _LOCAL and info & 0xF in _NAMED:
+                    kind = SymbolKind.FUNCTION if info & 0xF == _FUNCTION else SymbolKind.VARIABLE
+                    kind = SymbolKind.KERNEL if other & _ENTRY else kind
+                    text = _text(sections[table.link].data, name)
+                    found.append(Symbol(text, kind, UNKNOWN, weak=info >> 4 == _WEAK))
+    except _MALFORMED as error:
+        raise ValueError(f"malformed ELF file: {error}") from error
+    return tuple(sorted(found))
 
 
 def read_variables(data: bytes) -> set[str]:

@@ -291,3 +291,21 @@ def test_names_are_rendered_as_templates_are(tmp_path: Path) -> None:
         make(tmp_path, b"", _BY_TYPE | {"family.toml": toml.replace("../{{type}}/lib.{{end}}", "lib.bin")})
     with raises(RenderError, "render-undefined", "'typ'", "group library", where="family.toml"):
         make(tmp_path, b"", _BY_TYPE | {"family.toml": toml.replace("{{type}}", "{{typ}}")})
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "__global__ void kern(float* x) { *x = 7; }",
+        "__device__ int counter = 9;",
+        'extern "C" __device__ __noinline__ float inner(float a) { return a; }',
+    ],
+)
+def test_machine_code_that_defines_what_another_fragment_defines_is_refused(tmp_path: Path, own: str) -> None:
+    """NvJitLink takes one of them, and says so on the standard error output alone."""
+    kern = """__device__ int counter = 5;
+extern "C" __device__ __noinline__ float inner(float a) { return a + counter; }
+__global__ void kern(float* x) { *x = op(twice(inner(*x))); }
+"""
+    with raises(UnplannedKernelsError, None, "made/kern[] and by made/library[]", "plan-duplicate-definition"):
+        make(tmp_path, cubin(LIBRARY + own), {"kern.cu.jinja": kern})
