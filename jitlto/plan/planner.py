@@ -80,7 +80,7 @@ class Planner(Generic[Loaded]):
         return self
 
     def callback(self, group: str, arch: str | Architecture | None = None) -> tuple[str, bytes]:
-        """Return a device function for another linker; see :meth:`~jitlto.runtime.family.KernelFamily.callback`."""
+        """Return a device function for another linker; see ``KernelFamily.callback``."""
         check_type(group, str, "group must be a name")
         self.add(FragmentKey.make(self._family.name, group, self._configuration))
         fragment = self._pinned[-1]
