@@ -494,8 +494,10 @@ def _generated(table: TomlTable, family: _FamilyTable, made: FamilyDeclaration) 
     found = dict(header for used in made.uses for header in used.generated)
     found |= {g.interface: g.interface_template for g in made.groups if g.interface and g.interface_template}
     for name, template in family.headers.items():
-        path = _find_file(table, "template", template, "templates", family.templates)
-        found[_header(table, "header", name)] = path
+        plain = _header(table, "header", name)
+        if plain != name:  # two spellings of one file would be two headers
+            raise table.error(f"header {name!r} is not a plain path", f"write {plain!r}", case="header")
+        found[name] = _find_file(table, "template", template, "templates", family.templates)
     for name, directory in ((name, directory) for name in found for directory in made.include):
         if os.path.exists(directory / name):  # noqa: PTH110 - Path.exists raises on a name that is too long
             what = f"header {name!r} is rendered from {found[name]}, and a file in {directory}, too"

@@ -217,6 +217,7 @@ def test_an_error_in_a_header_whose_text_is_a_number_has_a_line_too(tmp_path: Pa
     [
         ('"config.inc" = "none.jinja"', "family-missing-file", "none.jinja"),
         ('"../config.inc" = "config.inc.jinja"', "family-header", "../config.inc"),
+        ('"sub/../config.inc" = "config.inc.jinja"', "family-header", "'config.inc'"),
         ('"body.cuh" = "config.inc.jinja"', "family-header", "body.cuh"),
         ('"config.inc" = 3', "family-invalid-value", "headers"),
     ],
