@@ -41,6 +41,8 @@ def render(name: str, output: Path) -> None:
     families = (family, *family.all_used().values())  # no two of which have a group of one name
     count = 0
     for rendered in chain.from_iterable(map(rendered_families.render, families)):
+        if rendered.group.binary:
+            continue
         path = output / rendered.group.name / rendered.key.file_name
         headers = {path.with_suffix("") / name: text for name, text in rendered.headers.items()}
         for file, text in {path: rendered.text.encode(), **headers}.items():

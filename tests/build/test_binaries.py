@@ -19,6 +19,7 @@ from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import load_family
 from jitlto.record.fragment import Fragment, ImageKind
 from jitlto.runtime.family import KernelFamily
+from tests.support.commands import succeeds
 from tests.support.compiled import BASE, archive, compiled, relocatable_cubin
 from tests.support.errors import raises
 from tests.support.families import compiler, tiered, write_family
@@ -154,6 +155,13 @@ def test_each_image_of_a_fatbin_is_stored_alone(tmp_path: Path) -> None:
         (held,) = nvfatbin.list_images(family.database.read(image))
         assert held.architecture == image.architecture
     assert [i.ptx_isa for i in library(family).images_of(ImageKind.PTX)] == [compiled(LIBRARY).module.isa]
+
+
+def test_render_writes_sources_alone(tmp_path: Path) -> None:
+    path = write_family(tmp_path / "family", FAMILY)
+    (path.parent / "lib.bin").write_bytes(ptx())
+    assert "2 sources" in succeeds("render", path, "-o", tmp_path / "out")
+    assert {each.name for each in (tmp_path / "out").iterdir()} == {"helper", "kern"}
 
 
 def test_a_file_changes_the_database_as_a_source_does(tmp_path: Path) -> None:
