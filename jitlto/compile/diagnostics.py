@@ -88,7 +88,8 @@ def find_include(error: CompileError, own: Mapping[str, bytes], headers: Mapping
             if include.name not in own and leads(include.name, {*own}):
                 line = text.count(b"\n", 0, include.start) + 1
                 what = f"{name}:{line} includes <{include.name}>, which NVRTC does not understand: {first[0]}"
-                return CompileError(what, code=error.code, hint=f'{_GUARD}, or set toolchain = "nvcc" under [family]')
+                hint = f'{_GUARD}, which NVRTC defines, or set toolchain = "nvcc" under [family]'
+                return CompileError(what, code=error.code, hint=hint)
     return None
 
 

@@ -242,9 +242,9 @@ class _GroupTable(msgspec.Struct):
 
 
 class _SuppliedTable(_GroupTable, kw_only=True):
-    """A device group without fragments, which callers supply at run time."""
+    """A device group without fragments, which callers supply at run time: it says so, or has an interface alone."""
 
-    supplied: bool
+    supplied: Literal[True] = True
 
 
 class _BinaryTable(_GroupTable, kw_only=True):
@@ -426,6 +426,8 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclarati
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
     kinds: dict[str, type[_GroupTable]] = {"binary": _BinaryTable, "supplied": _SuppliedTable, "template": _DeviceTable}
     kind = next((each for key, each in kinds.items() if table.values.get(key)), None)
+    if table.values.get("interface") and table.values.keys().isdisjoint({*kinds, "matrix"}):
+        kind = _SuppliedTable
     kind = _EntrypointTable if role is Role.ENTRYPOINT else kind
     if kind is None:
         hint = "write matrix and template; binary, for a compiled file; or supplied = true, for what callers supply"

@@ -190,6 +190,13 @@ def test_an_interface_is_a_name_or_false(tmp_path: Path, value: str, code: str) 
         load_family(write_family(tmp_path, SLIP | {"family.toml": f"{TOML}interface = {value}\n"}))
 
 
+@pytest.mark.parametrize("more", ["", "supplied = true\n"])
+def test_a_group_with_an_interface_alone_is_one_that_callers_supply(tmp_path: Path, more: str) -> None:
+    toml = TOML + NONE + f'[device.user]\n{more}interface = "activation.cuh"\n'
+    family = load_family(write_family(tmp_path, SLIP | {"family.toml": toml}))
+    assert [group.name for group in family.groups if group.supplied] == ["user"]
+
+
 def test_a_group_that_callers_supply_needs_a_header(tmp_path: Path) -> None:
     toml = TOML + NONE + "[device.user]\nsupplied = true\ninterface = false\n"
     with raises(FamilyError, "family-missing-key", where="[device.user]"):
