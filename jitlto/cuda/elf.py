@@ -63,7 +63,7 @@ def read_undefined(data: bytes) -> set[str]:
     Raises:
         ValueError: If it is malformed.
     """
-    return _find_symbols(data, lambda place: place == "")
+    return {name for name, _, _ in _read_symbols(data, lambda place: place == "")}
 
 
 def read_provided(data: bytes) -> tuple[Symbol, ...]:
@@ -72,17 +72,12 @@ def read_provided(data: bytes) -> tuple[Symbol, ...]:
     Raises:
         ValueError: If it is malformed.
     """
-    sections, found = read_sections(data), list[Symbol]()
-    try:
-        for table in (each for each in sections if each.kind == _SYMTAB):
-            for name, info, other, at, _, _ in _SYMBOL.iter_unpack(table.data):
-                if at != 0 and info >> 4 != _LOCAL and info & 0xF in _NAMED:
-                    kind = SymbolKind.FUNCTION if info & 0xF == _FUNCTION else SymbolKind.VARIABLE
-                    kind = SymbolKind.KERNEL if other & _ENTRY else kind
-                    text = _text(sections[table.link].data, name)
-                    found.append(Symbol(text, kind, UNKNOWN, weak=info >> 4 == _WEAK))
-    except _MALFORMED as error:
-        raise ValueError(f"malformed ELF file: {error}") from error
+    found = []
+    for name, info, other in _read_symbols(data, lambda place: place != ""):
+        if info >> 4 != _LOCAL:
+            kind = SymbolKind.FUNCTION if info & 0xF == _FUNCTION else SymbolKind.VARIABLE
+            kind = SymbolKind.KERNEL if other & _ENTRY else kind
+            found.append(Symbol(name, kind, UNKNOWN, weak=info >> 4 == _WEAK))
     return tuple(sorted(found))
 
 
@@ -92,7 +87,8 @@ def read_variables(data: bytes) -> set[str]:
     Raises:
         ValueError: If it is malformed.
     """
-    return _find_symbols(data, lambda place: place.startswith((_GLOBAL, ".nv.constant")))
+    found = _read_symbols(data, lambda place: place.startswith((_GLOBAL, ".nv.constant")))
+    return {name for name, _, _ in found}
 
 
 def read_writable(data: bytes) -> set[str]:
@@ -104,17 +100,18 @@ def read_writable(data: bytes) -> set[str]:
     Raises:
         ValueError: If it is malformed.
     """
-    found = _find_symbols(data, lambda place: place.startswith(_GLOBAL), of_code=True)
-    return {name for name in found if not _CONSTANT.fullmatch(name)}
+    found = _read_symbols(data, lambda place: place.startswith(_GLOBAL), of_code=True)
+    return {name for name, _, _ in found if not _CONSTANT.fullmatch(name)}
 
 
-def _find_symbols(data: bytes, wanted: Callable[[str], bool], *, of_code: bool = False) -> set[str]:
-    """Return the names of functions and variables in sections of wanted names, which is empty for what is undefined.
+def _read_symbols(data: bytes, wanted: Callable[[str], bool], *, of_code: bool = False) -> list[tuple[str, int, int]]:
+    """Return functions and variables in sections of wanted names, which is empty for what is undefined.
 
-    Of all, or of those that code and data refer to.
+    Of all, or of those that code and data refer to; each with its name, its type and binding, and its flags.
     """
-    sections, found = read_sections(data), set[str]()
+    sections = read_sections(data)
     places = {number: each.name if number else "" for number, each in enumerate(sections)}
+    found = []
     try:
         for number, table in enumerate(sections):
             if table.kind != _SYMTAB:
@@ -122,9 +119,9 @@ def _find_symbols(data: bytes, wanted: Callable[[str], bool], *, of_code: bool =
             entries = [*_SYMBOL.iter_unpack(table.data)]
             if of_code:
                 entries = [entries[place] for place in _read_relocations(sections, number)]
-            names = (name for name, info, _, at, _, _ in entries
-                     if info & 0xF in _NAMED and at in places and wanted(places[at]))  # fmt: skip
-            found.update(_text(sections[table.link].data, name) for name in names)
+            names = sections[table.link].data
+            found += [(_text(names, name), info, other) for name, info, other, at, _, _ in entries
+                      if info & 0xF in _NAMED and at in places and wanted(places[at])]  # fmt: skip
     except _MALFORMED as error:
         raise ValueError(f"malformed ELF file: {error}") from error
     return found
