@@ -108,13 +108,19 @@ def load(name: str) -> Loaded:
     return Loaded(found.abs_path, Path(found.abs_path).resolve() != Path(packaged).resolve())
 
 
+@cache
 def load_soon(name: str) -> None:
-    """Begin to load a library in a thread of its own, if this environment has a package of it."""
+    """Begin to load a library in a thread of its own, once, if this environment has a package of it."""
     packaged = find_packaged(*FILES[name])
     if packaged and not any(_is_loaded(Path(file).name) for file in FILES[name]):
         _begun.add(packaged)
         with contextlib.suppress(RuntimeError):  # there are too many threads, or the interpreter ends
-            _thread.start_new_thread(_load_file, (Path(packaged),))
+            _thread.start_new_thread(_try_file, (Path(packaged),))
+
+
+def _try_file(path: Path) -> None:
+    with contextlib.suppress(Exception):  # who needs it is told
+        _load_file(path)
 
 
 def _is_loaded(name: str) -> bool:
