@@ -19,13 +19,18 @@ from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.compatibility import linkable_architectures, newest_ptx_isa
 from jitlto.cuda.elf import read_architecture, read_provided
+from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import ARCHIVE, InputKind, LinkInput, link
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.families.templates import RenderedSource
 from jitlto.plan.user_code.inputs import make_stub, read_ltoir
 from jitlto.record.fragment import BINARY, UNKNOWN, Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 
-_KINDS = {1: ImageKind.PTX, 2: ImageKind.SASS, 8: ImageKind.LTOIR}  # by FatbinKind
+_KINDS: dict[int, ImageKind] = {
+    FatbinKind.PTX: ImageKind.PTX,
+    FatbinKind.CUBIN: ImageKind.SASS,
+    FatbinKind.LTOIR: ImageKind.LTOIR,
+}
 # LTO-IR begins with the size of its head, which is larger for sm_90a, and 10 × the number of its architecture.
 _LTOIR, _HEAD, _PLAIN = b"\xed\x43\x4e\x7f", struct.Struct("<16xI6xH"), 0x28
 _HINT = "name relocatable code as `nvcc -rdc=true` makes it: LTO-IR, PTX, a cubin, a fatbin or an archive of objects"

@@ -41,14 +41,18 @@ _FILTER = """namespace ivf_flat {{
 __device__ bool filter(uint32_t query, int64_t id, const void*) {{ return (id + query) % 10 != {}; }}
 }}
 """
-_SCRIPT = """
-import gc, json, sys, time
+_CONTEXT = """
 import cuda.core
 device = cuda.core.Device(0)
 device.set_current()
 from cuda.bindings import driver
 driver.cuMemAlloc(4096)
 device.sync()
+"""
+_SCRIPT = (
+    _CONTEXT
+    + """
+import gc, json, sys, time
 from functools import partial
 from jitlto import load
 def prepare(source=None, **configuration):
@@ -68,15 +72,12 @@ for configuration in others:
     times.append(time.perf_counter() - begin)
 print(json.dumps({"tier": tier, "times": [1000 * each for each in times]}))
 """
-_BARE = """
+)
+_BARE = (
+    _CONTEXT
+    + """
 import ctypes, gc, json, pickle, sys, time
 from pathlib import Path
-import cuda.core
-device = cuda.core.Device(0)
-device.set_current()
-from cuda.bindings import driver
-driver.cuMemAlloc(4096)
-device.sync()
 library, kernels = sys.argv[1], pickle.loads(Path(sys.argv[2]).read_bytes())
 gc.collect()
 times = []
@@ -98,6 +99,7 @@ for flags, inputs, entry in kernels:
     times.append(1000 * (time.perf_counter() - begin))
 print(json.dumps(times))
 """
+)
 _PEER = """
 import json, time
 import cupy
