@@ -23,7 +23,7 @@ from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import ARCHIVE, InputKind, LinkInput, link
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.families.templates import RenderedSource
-from jitlto.plan.user_code.inputs import make_stub, read_ltoir
+from jitlto.plan.user_code.inputs import find_defined, make_stub, read_ltoir
 from jitlto.record.fragment import BINARY, UNKNOWN, Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 
 _KINDS: dict[int, ImageKind] = {
@@ -149,9 +149,7 @@ def _find_symbols(
         return read_provided(item.data), tuple(Symbol(name, SymbolKind.FUNCTION, UNKNOWN) for name in missing)
     by_kind = {kind: architecture for kind, architecture, *_ in images}
     if ImageKind.LTOIR in by_kind and (found := read_ltoir(item, wanted, store)):
-        names = {symbol.name for symbol in wanted}
-        own = (each for each in found.declarations.values() if each.defined and each.name in names)
-        defines = tuple(sorted(Symbol(each.name, each.kind, each.layout) for each in own))
+        defines = tuple(sorted(find_defined(found, {symbol.name for symbol in wanted})))
         kept = read_ltoir(item, defines, store)
         return defines, kept.requires if kept else ()
     target = by_kind.get(ImageKind.SASS, Architecture(max(linkable_architectures(nvjitlink.version()))))

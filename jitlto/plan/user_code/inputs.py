@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -180,13 +180,18 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
         symbols, modes = UserSymbols(name, (), (), opaque=True), ["lto", "ptx"]
     else:
         names = {symbol.name for symbol in wanted}
-        defined = (d for d in module.declarations.values() if d.defined and d.name in names)
-        provides = tuple(Symbol(d.name, d.kind, d.layout) for d in defined)
-        symbols = UserSymbols(name, provides, tuple(s for s in module.requires if s.name not in names))
+        required = tuple(symbol for symbol in module.requires if symbol.name not in names)
+        symbols = UserSymbols(name, find_defined(module, names), required)
         # A fatbin with PTX or SASS can also be linked without LTO.
         held = {image.kind for image in nvfatbin.list_images(data)}
         modes = ["lto"] if held.isdisjoint({FatbinKind.PTX, FatbinKind.CUBIN}) else ["lto", "ptx"]
     return _whole(item, symbols, modes)
+
+
+def find_defined(module: ptx.Module, names: Collection[str]) -> tuple[Symbol, ...]:
+    """Return those of some symbols that a module of :func:`read_ltoir` defines."""
+    defined = (each for each in module.declarations.values() if each.defined and each.name in names)
+    return tuple(Symbol(each.name, each.kind, each.layout) for each in defined)
 
 
 def _whole(item: LinkInput, symbols: UserSymbols, modes: Sequence[str]) -> UserInput:
