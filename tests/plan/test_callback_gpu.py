@@ -60,11 +60,12 @@ def test_cufft_loads_and_stores_through_fragments(
     handle, work = ctypes.c_int(), ctypes.c_size_t()
     call("cufftCreate", ctypes.byref(handle))
     try:
-        kept = []  # until the plan is made
+        kept = []  # until the plan is made: cuFFT copies neither the name nor the code
         for group, of in (("scale", load), ("shift", store)):
             symbol, ltoir = family.callback(group, type=data_type)
-            kept.append(ltoir)
-            call("set_callback", handle, symbol.encode(), ltoir, len(ltoir), of, caller_info)
+            name = symbol.encode()
+            kept.append((name, ltoir))
+            call("set_callback", handle, name, ltoir, len(ltoir), of, caller_info)
         call("cufftMakePlan1d", handle, size, kind, batch, ctypes.byref(work))
         pointers = (ctypes.c_void_p(array.data.ptr) for array in (given, made))
         call(execute, handle, *pointers, _FORWARD)
