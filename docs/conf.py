@@ -52,7 +52,7 @@ PAGES = {
     ],
     "Facts": ["compatibility", "shared-stores", "security", "benchmarks/README"],
     "Reference": ["configuration", "errors", "database", "reference/index"],
-    "Development": ["architecture", "promises"],
+    "Development": ["architecture"],
 }
 
 # Anchors like GitHub's. A link to a missing page, heading or file is a warning.

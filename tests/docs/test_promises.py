@@ -15,7 +15,7 @@ from tests.docs.test_docs import PAGES
 from tests.support.process import ROOT
 
 SECURITY = ROOT / "docs" / "security.md"
-PROMISES = ROOT / "docs" / "promises.md"
+PROMISES = ROOT / "tests" / "promises.md"
 
 _REFERENCE = re.compile(
     r"`(?P<file>tests/[\w/.*-]+)(?:::(?P<name>\w+))?`|`(?P<alone>test_\w+)`|`(?P<short>test_\w+\.py)`"
@@ -58,7 +58,7 @@ def wrong_references(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, PROMISES], ids=lambda page: page.name)
 def test_every_test_that_a_page_names_exists(page: Path) -> None:
     assert wrong_references(page.read_text("utf-8")) == []
 
