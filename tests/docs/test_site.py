@@ -12,9 +12,11 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
+import click
 import pytest
 
 import jitlto
+from jitlto import cli
 from jitlto.base import errors, events, versions
 from jitlto.runtime import recording
 from tests.support.process import ROOT
@@ -106,6 +108,12 @@ def test_every_public_name_is_in_the_reference(pages: dict[Path, Html]) -> None:
         methods = [name for name, value in vars(getattr(jitlto, owner)).items() if inspect.isfunction(value)]
         shown = {f"jitlto.{owner}.{name}" for name in methods if not name.startswith("_")}
         assert shown <= described, shown - described
+
+
+@needs_sphinx
+def test_every_command_is_in_the_reference(site: Path, pages: dict[Path, Html]) -> None:
+    described = pages[site / "reference" / "cli.html"].ids
+    assert {f"jitlto-{name}" for name in cli.cli.list_commands(click.Context(cli.cli))} <= described
 
 
 @needs_sphinx
