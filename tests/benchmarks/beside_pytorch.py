@@ -3,7 +3,7 @@
 pip resolves with the real metadata of PyPI and downloads nothing but that::
 
     python -m tests.benchmarks.beside_pytorch --output docs/benchmarks/beside_pytorch.json
-    python -m tests.benchmarks.beside_pytorch --pages        # writes the tables into the pages
+    python -m tests.benchmarks.beside_pytorch --pages        # writes the tables into the page
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.benchmarks.script import Options, Result
 from tests.support.process import ROOT
 
 RECORDED = ROOT / "docs" / "benchmarks" / "beside_pytorch.json"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "compatibility.md")
+PAGE = ROOT / "docs" / "compatibility.md"
 BEGIN, END = "<!-- beside PyTorch -->\n", "<!-- end of beside PyTorch -->"
 #: The newest three releases from PyPI for each CUDA major, and the extras of that major.
 TORCH = {"12": ("2.8.0", "2.9.1", "2.10.0"), "13": ("2.13.0", "2.14.1", "2.15.0")}
@@ -55,11 +55,10 @@ def size(item: dict[str, Any]) -> int:
 
 
 def measure(options: Options) -> Result:
-    """Resolve every extra beside every PyTorch, and alone; or write the tables into the pages."""
+    """Resolve every extra beside every PyTorch, and alone; or write the tables into the page."""
     if options.pages:
         recorded = json.loads(RECORDED.read_text())
-        for path in PAGES:
-            path.write_text(written(path.read_text("utf-8"), recorded), "utf-8")
+        PAGE.write_text(written(PAGE.read_text("utf-8"), recorded), "utf-8")
         return {}
     wheel = build(ROOT, options.place)
     beside: dict[str, dict[str, dict[str, str] | None]] = {}
