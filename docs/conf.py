@@ -41,7 +41,6 @@ PAGES = {
         "author-guide",
         "migration",
         "packaging",
-        "versions-of-a-family",
         "ci-guide",
         "caller-guide",
         "tuning",
