@@ -12,7 +12,7 @@ from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cli.output import check_output, write_output
 from jitlto.cli.parameters import PATH, as_callback, parse_pairs, parse_target
-from jitlto.cli.selection import DB_HELP, FAMILY, find_family
+from jitlto.cli.selection import DATABASE, DB_HELP, find_family
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.link.kernel_cache import LAYERS
 from jitlto.plan.configuration import LINK_MODES
@@ -20,10 +20,10 @@ from jitlto.plan.plan import Plan
 
 
 @click.command(
-    epilog="Example: jitlto plan search data_type=float out_type=float idx_type=uint32_t optimized_name=optimized "
-    "veclen=4 distance_name=euclidean filter_name=filter_none --db search.fragdb --arch sm_90 --dump sass"
+    epilog="Example: jitlto plan search.fragdb data_type=float out_type=float idx_type=uint32_t "
+    "optimized_name=optimized veclen=4 distance_name=euclidean filter_name=filter_none --arch sm_90 --dump sass"
 )
-@click.argument("name", metavar=FAMILY)
+@click.argument("target", metavar=DATABASE, type=PATH)
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("--arch", callback=as_callback(parse_target), help="Target, e.g. sm_90 [default: the current device's].")
@@ -36,7 +36,7 @@ from jitlto.plan.plan import Plan
 @click.option("-o", "--output", type=PATH, help="Write the dump to this file.")
 @click.option("--resources", is_flag=True, help="Also print registers, spills and stack, as ptxas reports them.")
 def plan(
-    name: str,
+    target: Path,
     settings: tuple[str, ...],
     database: Path | None,
     arch: Architecture | None,
@@ -46,7 +46,7 @@ def plan(
     output: Path | None,
     resources: bool,
 ) -> None:
-    """Plan the kernel of FAMILY that the settings select, and link it; entry=GROUP names one of several entrypoints.
+    """Plan the kernel of a family that the settings select, and link it; entry=GROUP names one of several entrypoints.
 
     Without --dump, print what the kernel is made of and whether it links, or where it has been found linked.
     """
@@ -54,11 +54,11 @@ def plan(
         raise click.UsageError("-o needs --dump")
     if resources and (dump is not None or link_mode == "sass"):  # ptxas tells them, and has made cubins at the build
         raise click.UsageError("--resources goes neither with --dump nor with --link-mode sass")
-    check_output(output, (database,))
+    check_output(output, (database, target))
     configuration = dict(parse_pairs(settings))
     if len(configuration) < len(settings):
         raise click.UsageError("a parameter is given twice")
-    family = find_family(name, database)
+    family = find_family(target, database)
     several = tuple(dict.fromkeys((*family.record.link.libraries, *libraries)))
     planner = family.planner(configuration.pop("entry", None), **configuration)
     resolved = planner.plan(arch=arch, link_mode=link_mode, link_options={"libraries": several} if libraries else None)

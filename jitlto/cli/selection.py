@@ -1,4 +1,4 @@
-"""Families and databases as arguments: by path, or by ``[PACKAGE:]FAMILY``."""
+"""Families and databases as arguments: one function finds what is meant by a file, a directory or a name."""
 
 import os.path
 import re
@@ -6,44 +6,85 @@ from pathlib import Path
 
 import click
 
+from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
+from jitlto.base.files import SUFFIX, digest_of
 from jitlto.database import FragmentDatabase
 from jitlto.runtime import session
-from jitlto.runtime.family import KernelFamily, family, load
+from jitlto.runtime.family import KernelFamily, load
 
-#: Metavariable of a database.
-DATABASE = "DB|[PACKAGE:]FAMILY"
-#: Metavariable of a family, and the help of the option for its database.
-FAMILY = "[PACKAGE:]FAMILY"
-DB_HELP = "The database [default: JITLTO_DATABASE_PATH, then installed packages]."
+#: Metavariable of what :func:`locate` finds, and the help of the option that names a family's database.
+DATABASE = "DB|DIR|[PACKAGE:]FAMILY"
+DB_HELP = "The database of FAMILY [default: JITLTO_DATABASE_PATH, then installed packages]."
 # A family's name, optionally after a distribution's: neither contains a slash, so it is not a path.
 _NAMED = re.compile(r"(?:[A-Za-z0-9._-]+:)?[A-Za-z_]\w*", re.ASCII)
+_TOML = "family.toml"
 
 
-def find_family(text: str, database: Path | None) -> KernelFamily:
-    """Return a family of a database, or find it by ``[PACKAGE:]FAMILY`` on the search path and in installed packages.
-
-    Raises:
-        click.UsageError: If both a database and a package are named.
-        RegistryError, DatabaseError: If it is not found or cannot be read.
-    """
-    package, _, name = text.rpartition(":")
-    if database is None:
-        return family(name, distribution=package or None)
-    if package:
-        raise click.UsageError(f"--db and the package {package!r} exclude each other")
-    return load(name, database)
+def default_database(family: str) -> Path:
+    """Return what ``jitlto build`` writes for one family unless it is told otherwise."""
+    return Path(family + SUFFIX)
 
 
 def locate(target: Path) -> tuple[Path, str | None]:
-    """Return the path of a database given by path or by ``[PACKAGE:]FAMILY``, and the family if it is named.
+    """Find the database that an argument means, and the family in it if the argument names one.
+
+    A file is a database. ``[PACKAGE:]FAMILY`` is looked up on the search path and in installed packages. A name that is
+    not known there, the directory of a family and its ``family.toml`` stand for the database that ``jitlto build``
+    writes for it in the working directory.
 
     Raises:
         RegistryError, DatabaseError: If nothing holds the family, or its database cannot be read.
+        FamilyError: If the declaration cannot be read.
     """
-    if not _NAMED.fullmatch(str(target)) or os.path.isfile(target):  # noqa: PTH113 - Path.is_file raises on long names
+    if os.path.isfile(target) and target.name != _TOML:  # noqa: PTH113 - Path.is_file raises on long names
         return target, None
     package, _, name = str(target).rpartition(":")
-    return session.default.registry.find(name, package or None).location, name
+    missing: JitltoError | None = None
+    if _NAMED.fullmatch(str(target)):
+        try:
+            return session.default.registry.find(name, package or None).location, name
+        except RegistryError as error:
+            if package or error.code != "registry-unknown-family":
+                raise
+            missing = error
+    toml = target if target.name == _TOML else target / _TOML
+    if os.path.isfile(toml):  # noqa: PTH113
+        from jitlto.families.declaration import load_family  # imported late: few commands read a declaration
+
+        name = load_family(toml).name
+        what, hint = f"the family {name} has not been built here", f"jitlto build {target}"
+        missing = DatabaseError(what, code="database-not-found", where=str(default_database(name)), hint=hint)
+    if missing is None:
+        return target, None  # whoever opens it says what is wrong
+    if not os.path.isfile(default_database(name)):  # noqa: PTH113
+        raise missing
+    return default_database(name), name
+
+
+def is_other_file(target: Path) -> bool:
+    """Return whether an argument is a file that is meant to be neither a database nor a declaration."""
+    is_file = os.path.isfile(target)  # noqa: PTH113
+    return is_file and target.suffix != SUFFIX and target.name != _TOML and digest_of(target) is None
+
+
+def find_family(target: Path, database: Path | None = None) -> KernelFamily:
+    """Load the family that an argument means: by its name from a database, or as :func:`locate` finds it.
+
+    Raises:
+        click.UsageError: If both a database and a package are named, or a database with several families.
+        JitltoError: As :func:`locate`.
+    """
+    if database is not None:
+        package, _, name = str(target).rpartition(":")
+        if package:
+            raise click.UsageError(f"--db and the package {package!r} exclude each other")
+        return load(name, database)
+    path, named = locate(target)
+    held = session.default.registry.file(path).contents.families
+    own = [named] if named else [name for name, each in held.items() if each.entrypoints]
+    if len(own) != 1:
+        raise click.UsageError(f"{path} holds {', '.join(held) or 'no family'}: name one, and give --db {path}")
+    return load(own[0], path)
 
 
 def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
@@ -52,7 +93,7 @@ def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
     Unlike the registry's, it is not shared: the caller closes it.
 
     Raises:
-        RegistryError, DatabaseError: If it is not found or cannot be read.
+        JitltoError: As :func:`locate`, or if it cannot be read.
     """
     path, name = locate(target)
     opened = FragmentDatabase(path)

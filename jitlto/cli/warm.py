@@ -1,6 +1,5 @@
 """``jitlto warm``: link kernels ahead, into the user's cache or into a pack, with or without a GPU."""
 
-import os.path
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,19 +7,19 @@ from typing import Any
 
 import click
 
-from jitlto.base.errors import JitltoError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, group_findings, link_failure
 from jitlto.cli.output import print_causes, print_result, progress
 from jitlto.cli.parameters import PATH, jobs_option, json_option, parse_pairs, targets_option
-from jitlto.cli.selection import DB_HELP, find_family
+from jitlto.cli.selection import DATABASE, DB_HELP, find_family, is_other_file
 from jitlto.cuda import device, nvjitlink
+from jitlto.runtime.family import load
 from jitlto.runtime.warming import WarmJobs, WarmOutcome, WarmResult, family_jobs, link_jobs, recorded_jobs
 
 
 @click.command(epilog="Example: jitlto warm used.jsonl --arch sm_90,sm_100 --db search.fragdb -o search.pack")
-@click.argument("target", metavar="FILE|[PACKAGE:]FAMILY")
+@click.argument("target", metavar=f"FILE|{DATABASE}", type=PATH)
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @targets_option("--arch", "Targets")
 @click.option("--db", "database", type=PATH, help=DB_HELP)
@@ -28,7 +27,7 @@ from jitlto.runtime.warming import WarmJobs, WarmOutcome, WarmResult, family_job
 @jobs_option("links")
 @json_option
 def warm(
-    target: str,
+    target: Path,
     settings: tuple[str, ...],
     archs: list[Architecture],
     database: Path | None,
@@ -39,13 +38,11 @@ def warm(
     """Link kernels ahead, so that programs find them. Needs no GPU if --arch is given.
 
     FILE is a recording made with JITLTO_RECORD; its plans are linked for the architectures they were used on, or for
-    those given by --arch. FAMILY stands for all its kernels, or those with NAME=VALUE; NAME=A,B selects both values.
+    those given by --arch. A family stands for all its kernels, or those with NAME=VALUE; NAME=A,B selects both values.
 
     Kernels are stored in the user's cache, and in the shared store or, with -o, in a pack, which then holds exactly
     these kernels. A kernel that is already there is not linked again.
     """
-    if settings and os.path.isfile(target):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-        raise click.UsageError(f"NAME=VALUE does not apply to a file: {target}")
     work = _jobs(target, settings, archs, database)
     begin = time.perf_counter()
     with progress("linking") as shown:
@@ -66,12 +63,11 @@ def warm(
     return int(bool(causes or result.unshared))
 
 
-def _jobs(target: str, settings: Sequence[str], targets: Sequence[Architecture], database: Path | None) -> WarmJobs:
-    if os.path.isfile(target):  # noqa: PTH113
-        return recorded_jobs(Path(target), lambda name: find_family(name, database), targets, database)
-    if ":" not in target and ("/" in target or "." in target):
-        hint = "JITLTO_RECORD=FILE makes a file; a FAMILY is named without a path"
-        raise JitltoError("no such file", code="jitlto-no-such-file", where=target, hint=hint)
+def _jobs(target: Path, settings: Sequence[str], targets: Sequence[Architecture], database: Path | None) -> WarmJobs:
+    if is_other_file(target):
+        if settings:
+            raise click.UsageError(f"NAME=VALUE does not apply to a file: {target}")
+        return recorded_jobs(target, lambda name: load(name, database), targets, database)
     family = find_family(target, database)
     if not targets:
         device.current()  # or none of its kernels can be linked

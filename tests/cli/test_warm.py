@@ -115,9 +115,11 @@ def test_invalid_requests_are_one_message(mini_path: Path, tmp_path: Path) -> No
     fails(jitlto(*base, "data_type", "--arch", "sm_90"), 2, "NAME=VALUE")
     fails(jitlto(*base, "data_typ=float", "--arch", "sm_90"), 1, "[plan-unknown-parameter]", "'data_type'")
     fails(jitlto(*base, "data_type=float,flaot", "--arch", "sm_90"), 1, "[plan-unknown-value]", "'float'")
-    fails(jitlto("warm", tmp_path / "none.jsonl", "--arch", "sm_90"), 1, "[jitlto-no-such-file]", "none.jsonl")
+    fails(jitlto("warm", tmp_path / "none.jsonl", "--arch", "sm_90"), 1, "[database-not-found]", "none.jsonl")
     fails(jitlto("warm", "long" * 1000, "--arch", "sm_90"), 1, "[registry-unknown-family]")
-    fails(jitlto("warm", mini_path, "--arch", "sm_90"), 1, "jitlto-malformed-file")
+    other = tmp_path / "other.jsonl"
+    other.write_text("something else")
+    fails(jitlto("warm", other, "--arch", "sm_90"), 1, "jitlto-malformed-file")
     used = tmp_path / "used.jsonl"
     used.touch()
     fails(jitlto("warm", used), 1, "[jitlto-nothing-recorded]", "JITLTO_RECORD")

@@ -24,7 +24,7 @@ _UNKNOWN = "registry-unknown-family"
 _DIGITS = 12  # of a digest, enough to tell databases apart
 _REMEDY = (
     "install the package that provides it, give its database (jitlto.load(FAMILY, DB); on the command line --db DB, or "
-    "DB in place of the name), or build one: jitlto build FAMILY -o DB"
+    "DB in place of the name), or build one: jitlto build FAMILY"
 )
 
 
