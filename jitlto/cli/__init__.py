@@ -115,19 +115,21 @@ def run(arguments: Sequence[str], early: Collection[int] = ()) -> int:
     Raises:
         OSError: If standard output cannot be written.
     """
-    try:
-        with _print_warnings():
-            return cli.main(arguments, prog_name="jitlto", standalone_mode=False, obj=early) or 0
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except click.Abort:
-        end_interrupted()
-    except JitltoError as error:
-        print_error(error)
-        if "--json" in arguments and arguments[0] != "expand":  # which may have begun to print its array
-            importlib.import_module("jitlto.cli.output").print_failure(error)
-        return 1
+    how: dict[str, Any] = {"obj": early, "color": False if os.environ.get("NO_COLOR") else None}
+    with click.Context(cli, **how):  # of errors too, which are printed when the command's own has ended
+        try:
+            with _print_warnings():
+                return cli.main(arguments, prog_name="jitlto", standalone_mode=False, **how) or 0
+        except click.ClickException as error:
+            error.show()
+            return error.exit_code
+        except click.Abort:
+            end_interrupted()
+        except JitltoError as error:
+            print_error(error)
+            if "--json" in arguments and arguments[0] != "expand":  # which may have begun to print its array
+                importlib.import_module("jitlto.cli.output").print_failure(error)
+            return 1
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -44,12 +45,12 @@ print("done")
 
 
 def on_a_terminal(*arguments: str, **variables: str) -> str:
-    """What a terminal gets on standard output and error."""
+    """What a terminal gets on standard output and error of a Python program."""
     controller, terminal = pty.openpty()
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"} | variables
-    words = [sys.executable, "-c", _SCRIPT, *arguments]
+    words = [sys.executable, *arguments]
     try:
-        subprocess.run(words, stdout=terminal, stderr=terminal, env=environment, check=True, timeout=60)
+        subprocess.run(words, stdout=terminal, stderr=terminal, env=environment, check=False, timeout=60)
     finally:
         os.close(terminal)
     shown = b""
@@ -61,7 +62,7 @@ def on_a_terminal(*arguments: str, **variables: str) -> str:
 
 @pytest.mark.slow
 def test_a_terminal_gets_a_bar() -> None:
-    shown = on_a_terminal()
+    shown = on_a_terminal("-c", _SCRIPT)
     assert "compiling" in shown
     assert "6/9" in shown
     assert re.search(r"#-+\]  10/18", shown), "a second step of the work is no more at its end than it is"
@@ -70,4 +71,13 @@ def test_a_terminal_gets_a_bar() -> None:
 
 @pytest.mark.slow
 def test_a_dumb_terminal_and_one_that_wants_quiet_get_no_bar() -> None:
-    assert on_a_terminal(TERM="dumb") == on_a_terminal("quiet") == "done\r\n"
+    assert on_a_terminal("-c", _SCRIPT, TERM="dumb") == on_a_terminal("-c", _SCRIPT, "quiet") == "done\r\n"
+
+
+@pytest.mark.slow
+def test_colours_are_for_a_terminal_that_wants_them(mini_path: Path) -> None:
+    for command in (("ls", str(mini_path)), ("ls", "no-such.fragdb")):
+        coloured = on_a_terminal("-m", "jitlto", *command)
+        plain = on_a_terminal("-m", "jitlto", *command, NO_COLOR="1")
+        assert "\x1b[" in coloured and "\x1b" not in plain
+        assert re.sub(r"\x1b\[\d*m", "", coloured) == plain
