@@ -22,6 +22,7 @@ from jitlto.build.rendered_families import RenderedFamilies, with_used
 from jitlto.build.shards import Shard
 from jitlto.cli.output import check_output, print_built, progress, write_output
 from jitlto.cli.parameters import PATH, allow_incomplete_option, as_callback, jobs_option, json_option
+from jitlto.cli.selection import default_database
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.packaging.project import copy_prebuilt, load_package
@@ -54,17 +55,16 @@ def render(name: str, output: Path) -> None:
 @click.command(
     epilog="""\b
 Example:
-  jitlto build search -o search.fragdb
+  jitlto build search
   jitlto build --project . -o fragments.fragdb
   jitlto build search -o part-2.fragdb --shard 2/4"""
 )
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
-@click.option("-o", "--output", type=PATH, required=True, help="The database to write.")
+@click.option("-o", "--output", type=PATH, help="The database to write [default: FAMILY.fragdb, if it is of one].")
 @click.option("--project", type=PATH, help="Build what [tool.jitlto] in this directory's pyproject.toml declares.")
 @jobs_option("compilers")
 @click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: local worker processes].")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
-@click.option("--no-compare-archs", is_flag=True, hidden=True, expose_value=False)  # of scripts: nothing is compared
 @click.option("--no-sass", is_flag=True, help="Make no cubins, which take most of a build's time.")
 @click.option("-k", "--keep-going", is_flag=True, help="Compile the rest after a failure, and report all by cause.")
 @click.option(
@@ -80,7 +80,7 @@ Example:
 @json_option
 def build(
     names: tuple[str, ...],
-    output: Path,
+    output: Path | None,
     project: Path | None,
     executor: str | None,
     no_cache: bool,
@@ -104,15 +104,22 @@ def build(
         raise click.UsageError("--lineinfo builds the twin of a whole database: leave it out of shards")
     if project and names:
         raise click.UsageError("--project declares the families: leave out FAMILY")
+    package = load_package(project) if project else None
+    declared = package.families if package else [declaration.load_family(path) for path in _paths(names)]
+    if output is None:
+        if shard or len(declared) != 1:
+            named = ", ".join(family.name for family in declared)
+            what = f"a part of {named}" if shard else f"{pluralize(len(declared), 'family')}: {named}"
+            raise click.UsageError(f"name the database of {what}: -o DB")
+        output = default_database(declared[0].name)
     check_output(timings, (output,))
     _collect_no_garbage()
-    package = load_package(project) if project else None
     if package and not (shard or lineinfo):
         taken = copy_prebuilt(package, output, allow_incomplete=how["allow_incomplete"])
         if taken:
             print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
             return
-    families = with_used(package.families if package else map(declaration.load_family, _paths(names)))
+    families = with_used(declared)
     if no_sass:
         families = declaration.change_all(families, FamilyDeclaration.without_cubins)
     read = [path for family in families for group in family.groups for path in (group.matrix, group.template)]

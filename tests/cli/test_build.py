@@ -20,6 +20,19 @@ def test_garbage_is_collected_again_after_a_build() -> None:
     assert gc.isenabled()
 
 
+def test_one_family_is_built_into_a_database_of_its_name(tmp_path: Path) -> None:
+    write_family(tmp_path / "mini", MINI)
+    assert "in mini.fragdb" in succeeds("build", "mini", cwd=tmp_path)
+    assert FragmentDatabase(tmp_path / "mini.fragdb").verify()
+    write_family(tmp_path, SHARED)
+    succeeds("build", "cluster", cwd=tmp_path)  # with the family that it uses
+    assert set(FragmentDatabase(tmp_path / "cluster.fragdb").families) == {"cluster", "common"}
+    before = {*tmp_path.iterdir()}
+    fails(jitlto("build", "mini", "cluster", cwd=tmp_path), 2, "mini, cluster", "-o DB")
+    fails(jitlto("build", "mini", "--shard", "1/2", cwd=tmp_path), 2, "mini", "-o DB")
+    assert {*tmp_path.iterdir()} == before
+
+
 def test_a_failure_is_json_too_where_json_was_asked_for() -> None:
     done = jitlto("build", "no-such-family", "-o", "x.fragdb", "--json")
     fails(done, 1, "no-such-family")
