@@ -1,7 +1,10 @@
 """``jitlto ls`` and ``show``: what a database holds."""
 
 import json
-from collections.abc import Iterator, Mapping
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,54 +13,103 @@ from msgspec import to_builtins
 
 from jitlto.base.errors import DatabaseError
 from jitlto.base.mangling import demangle
-from jitlto.base.text import pluralize, suggest
+from jitlto.base.text import format_bytes, pluralize, suggest
 from jitlto.base.types import Parameter
-from jitlto.cli.output import print_result
+from jitlto.cli.output import print_result, word
 from jitlto.cli.parameters import PATH, json_option
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.database import FragmentDatabase
 from jitlto.record.fragment import Fragment, FragmentKey
+from jitlto.report.content import FamilyView, describe, size
+
+_LISTED = 10  # of several fragments
 
 
 @click.command(epilog="Example: jitlto ls search.fragdb")
 @click.argument("database", metavar=DATABASE, type=PATH)
+@click.option("-l", "--long", is_flag=True, help="List each fragment: role, size of all images, key.")
 @json_option
-def ls(database: Path, as_json: bool) -> None:
-    """List the fragments of DB, or of a family: role, size of all images, key."""
+def ls(database: Path, long: bool, as_json: bool) -> None:
+    """Show the families of DB, or one: their groups, with the values of parameters, and how many kernels they make."""
     opened, family = open_database(database)
     with opened:
+        described = describe(opened, family=family)
         fragments, supplied = opened.fragments(family), _list_supplied(opened, family)
-        about = {"digest": opened.digest, "part": opened.part and str(opened.part)}
-        listed = {"fragments": fragments, "supplied": supplied}
-        result = about | {what: list(map(_as_dict, several)) if as_json else [] for what, several in listed.items()}
-        rows = ((sum(image.size for image in each.images) or "supplied", each) for each in (*fragments, *supplied))
-        lines = (f"{fragment.role:<10} {size:>8}  {fragment.key}" for size, fragment in rows)
-        print_result(result, lines, as_json=as_json)
-        click.echo(f"{pluralize(len(fragments), 'fragment')}, digest {opened.digest}", err=True)
+        if as_json:
+            result = {"digest": opened.digest, "part": opened.part and str(opened.part)}
+            counts = {each.name: each.kernels for each in described.families}
+            listed = {"fragments": list(map(_as_dict, fragments)), "supplied": list(map(_as_dict, supplied))}
+            print_result({**result, "kernels": counts, **listed}, (), as_json=True)
+        elif long:
+            for each in (*fragments, *supplied):
+                click.echo(f"{each.role:<10} {size([each]) or 'supplied':>8}  {each.key}")
+        else:
+            for line in chain.from_iterable(map(draw_tree, described.families)):
+                click.echo(line)
+        taken = format_bytes(opened.path.stat().st_size)
+        click.echo(f"{opened.path}: {taken}, digest {opened.digest}", err=True)
 
 
-@click.command(
-    epilog="Example: jitlto show search.fragdb 'search/apply_filter[filter_name=filter_none,idx_type=int64_t]'"
-)
+def draw_tree(family: FamilyView) -> Iterator[str]:
+    """Yield lines about a family, its groups, and the values of their parameters."""
+    columns = shutil.get_terminal_size().columns
+    wrapper = textwrap.TextWrapper(columns, break_long_words=False, break_on_hyphens=False)
+    yield f"{click.style(family.name, bold=True)}: {family.summary}"
+    for group in family.groups:
+        first, further = ("└─ ", "     ") if group is family.groups[-1] else ("├─ ", "│    ")
+        held = f"{pluralize(len(group.by_cell), 'fragment')}, {format_bytes(size(group.by_cell.values()))}"
+        held = "supplied by callers" if group.record.supplied else held
+        yield f"{first}{click.style(group.record.name, bold=True)}: {group.record.role}, {held}"
+        width = max(map(len, group.values), default=0)
+        for name, values in group.values.items():
+            wrapper.initial_indent, wrapper.subsequent_indent = (f"{further}{n:<{width}}  " for n in (name, ""))
+            yield from wrapper.wrap(", ".join(map(word, values)))
+
+
+@click.command(epilog="Example: jitlto show search.fragdb 'apply_filter[filter_name=filter_none,idx_type=int64_t]'")
 @click.argument("database", metavar=DATABASE, type=PATH)
 @click.argument("key", metavar="KEY")
 @json_option
 def show(database: Path, key: str, as_json: bool) -> None:
-    """Show one fragment of DB, by its KEY: what it provides and requires, and its images."""
+    """Show one fragment of DB: what it provides and requires, and its images.
+
+    KEY is as `jitlto ls -l` prints it, or a part that only one fragment has: the family, and every NAME=VALUE that
+    does not decide, may be left out.
+    """
     opened, family = open_database(database)
     with opened:
-        several = (*opened.fragments(family), *_list_supplied(opened, family))
-        fragments = {fragment.key.text: fragment for fragment in several}
-        fragment = fragments.get(key)
-        if fragment is None:
-            of_group = {each.key.group: text for text, each in fragments.items()}
-            hint = f"{suggest(of_group.get(key, key), fragments)} `jitlto ls {database}` lists the keys".lstrip()
-            raise DatabaseError(f"no fragment {key}", code="database-no-such-fragment", where=str(database), hint=hint)
+        fragment = _find(key, (*opened.fragments(family), *_list_supplied(opened, family)), database)
         group = opened.families[fragment.key.family].group(fragment.key.group)
     about = {"interface": group.interface} if group and group.interface else {}
     about |= {"supplied": "by callers"} if not fragment.images else {}
     about |= {"tune": to_builtins(group.tune)} if group and group.tune else {}
     print_result(_as_dict(fragment) | about, _lines(fragment, about), as_json=as_json)
+
+
+def _find(text: str, fragments: Iterable[Fragment], database: Path) -> Fragment:
+    """Return the one fragment of which a text is the key, or a part of it.
+
+    Raises:
+        DatabaseError: If there is none, or if several are meant.
+    """
+
+    def split(key: str) -> tuple[str, set[str]]:
+        group, _, pairs = key.removesuffix("]").partition("[")
+        return group, set(filter(None, pairs.split(",")))
+
+    group, pairs = split(text)
+    keys = {each.key.text: (each, *split(each.key.text)) for each in fragments}
+    found = {
+        key: each for key, (each, of, own) in keys.items() if group in ("", each.key.group, of) and pairs.issubset(own)
+    }
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if found:
+        more = f"\n    and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        what, hint = f"{len(found)} fragments are {text}", "\n    ".join(("name one of", *[*found][:_LISTED])) + more
+        raise DatabaseError(what, code="database-ambiguous-key", where=str(database), hint=hint)
+    hint = f"{suggest(text, keys)} `jitlto ls -l {database}` lists the keys".lstrip()
+    raise DatabaseError(f"no fragment {text}", code="database-no-such-fragment", where=str(database), hint=hint)
 
 
 def _list_supplied(database: FragmentDatabase, family: str | None) -> list[Fragment]:

@@ -8,13 +8,15 @@ import numpy as np
 
 from jitlto.base.errors import NoDeviceError
 from jitlto.base.files import temporary_directory
-from jitlto.base.text import pluralize
+from jitlto.base.text import format_bytes, pluralize
 from jitlto.build.pipeline import build
+from jitlto.cli.database import draw_tree
 from jitlto.cli.output import progress
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.plan.plan import Plan
+from jitlto.report.content import describe, size
 from jitlto.runtime.family import KernelFamily
 
 _ROWS, _QUERIES, _DIM = 20_000, 64, 96
@@ -34,10 +36,20 @@ def demo() -> int:
         path = Path(directory) / "search.fragdb"
         with progress("compiling search") as observer:  # and no build cache, to show what a build takes
             report = build([declaration.load_family(declaration.find_family("search"))], path, observer=observer)
-        size = f"{path.stat().st_size:,} bytes"
-        click.echo(f"built    {pluralize(len(report.fragments), 'fragment')} in {report.seconds:.1f} s: {size}")
         with FragmentDatabase(path) as database:
-            return int(not _run(KernelFamily("search", database)))
+            search, (described,) = KernelFamily("search", database), describe(database).families
+            for line in draw_tree(described):
+                click.echo(line)
+            kernels = [kernel.resolution.fragments for kernel in search.kernels()]
+            together, apart = size(described.fragments), sum(map(size, kernels))
+            click.echo(
+                f"\nN + M: {pluralize(report.compiled, 'compile')} in {report.seconds:.1f} s, {format_bytes(together)}"
+                f"\nN × M: {pluralize(len(kernels), 'compile')}, and {format_bytes(apart)} of the same code, "
+                f"{apart / together:.1f} times as much\n"
+            )
+            done = _run(search)
+    click.echo("\nnext: jitlto build search && jitlto ls search, and for a family of your own: jitlto new my-kernels")
+    return int(not done)
 
 
 def _run(search: KernelFamily) -> bool:
@@ -49,14 +61,14 @@ def _run(search: KernelFamily) -> bool:
     plan = search.planner(**_CONFIGURATION).plan(arch="sm_90" if reason else None)
     linked = plan.link(use_cache=False)
     left = plan.calls_left() if plan.link_mode == "lto" else ["(linked as PTX)"]
-    click.echo(f"kernel   {', '.join(_CONFIGURATION.values())}")
+    click.echo("\n  ".join(("one kernel", *(f"{name:<14}  {value}" for name, value in _CONFIGURATION.items()))))
     took = f"{len(plan.fragments)} fragments, linked for {plan.target.sm} in {1000 * linked.seconds:.0f} ms"
-    click.echo(f"         {took}: {f'CALLS LEFT: {left}' if left else 'no call left'}")
+    click.echo(f"{took}: {f'CALLS LEFT: {left}' if left else 'no call left'}")
     if reason:
         click.echo(f"the kernel was not launched: {reason}")
         return not left
     right = _launch(search, plan)
-    click.echo(f"         launched: {'results are right' if right else 'RESULTS ARE WRONG'}")
+    click.echo(f"launched: {'results are right' if right else 'RESULTS ARE WRONG'}")
     return right and not left
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from jitlto.cli.ending import print_warning
+from jitlto.cli.output import word
 from jitlto.cli.parameters import PATH, json_option
-from jitlto.families.matrix import Value, load_matrix
+from jitlto.families.matrix import load_matrix
 
 
 @click.command()
@@ -45,15 +46,8 @@ def expand(file: Path, as_json: bool, lenient: bool) -> None:
             out.write(f"{before}\n{json.dumps(combination)}")
             before = ","
         else:
-            words = (f"{_word(name)}={_word(value)}" for name, value in combination.items())
+            words = (f"{word(name)}={word(value)}" for name, value in combination.items())
             out.write((" ".join(words) or "{}") + "\n")
     if as_json:
         out.write("\n]\n" if loaded.count else "[]\n")
     out.flush()
-
-
-def _word(value: Value) -> str:
-    """Return a value as it is if its end is unambiguous, and else as JSON, which can escape anything."""
-    if isinstance(value, str) and value and value.isascii() and value.isprintable() and not set(value) & {*' "='}:
-        return value
-    return json.dumps(value)

@@ -39,6 +39,13 @@ def print_result(result: object, lines: Iterable[str], *, as_json: bool) -> None
         click.echo(line)
 
 
+def word(value: object) -> str:
+    """Return a value as it is if its end is unambiguous, and else as JSON, which can escape anything."""
+    if isinstance(value, str) and value and value.isascii() and value.isprintable() and not set(value) & {*' "='}:
+        return value
+    return json.dumps(value)
+
+
 def print_failure(error: JitltoError) -> None:
     """Print an error as JSON, for programs that asked for a result."""
     shown = {"code": error.code, "what": error.what, "where": error.where, "hint": error.hint}

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import click
 
-from jitlto.base.text import pluralize
+from jitlto.base.errors import DatabaseError
 from jitlto.cli.output import check_output, write_output
 from jitlto.cli.parameters import PATH
 from jitlto.cli.selection import DATABASE, open_database
+from jitlto.database import MERGE_HINT
 from jitlto.report import page
 from jitlto.report.content import describe
 
@@ -23,6 +24,9 @@ def report(database: Path, output: Path) -> None:
     opened, family = open_database(database)
     with opened:
         check_output(output, (opened.path,))
+        if opened.part is not None:
+            what = f"database is {opened.part} of a build, and a report shows what a whole one has and lacks"
+            raise DatabaseError(what, code="database-part", where=str(opened.path), hint=MERGE_HINT)
         described = describe(opened, family=family)
     write_output(output, page.to_html(described).encode())
-    click.echo(f"{pluralize(len(described.fragments), 'fragment')} in {output}")
+    click.echo(f"{output}: {described.summary}")

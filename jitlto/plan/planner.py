@@ -74,7 +74,7 @@ class Planner(Generic[Loaded]):
                 f"no fragment {parsed} in family {self._family.name}",
                 code="plan-unknown-fragment",
                 where=str(database.path),
-                hint="`jitlto ls DB` lists them",
+                hint="`jitlto ls -l DB` lists them",
             )
         self._pinned.append(fragment)
         return self

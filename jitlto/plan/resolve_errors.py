@@ -64,5 +64,5 @@ def no_value(what: str, pool: Sequence[FragmentKey], bound: Mapping[str, str]) -
     return UnknownValueError(
         f"no {what} has {listed}",
         code="plan-unknown-value-combination",
-        hint=f"give {choices} instead" if choices else "`jitlto ls DB` lists the combinations that exist",
+        hint=f"give {choices} instead" if choices else "`jitlto ls -l DB` lists the combinations that exist",
     )

@@ -105,7 +105,7 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
             with suppress(UnicodeDecodeError):
                 decoded = {name: unquote(v, errors="strict") if "%" in v else v for name, v in values.items()}
                 return cls.make(match[1], match[2], decoded)
-        hint = "write family/group[name=value,name=value]; `jitlto ls DB` lists the keys of a database"
+        hint = "write family/group[name=value,name=value]; `jitlto ls -l DB` lists the keys of a database"
         raise JitltoError(f"invalid fragment key {text!r}", code="jitlto-fragment-key", hint=hint)
 
     @cached_property

@@ -3,17 +3,20 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from math import prod
 
-from jitlto.base.errors import DatabaseError
 from jitlto.base.mangling import base_name
-from jitlto.database import MERGE_HINT, FragmentDatabase
+from jitlto.base.text import pluralize
+from jitlto.database import FragmentDatabase
+from jitlto.database.index import Index
+from jitlto.plan.enumeration import Kernel, enumerate_kernels
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, Role
 from jitlto.report import grid
 
 _MOST_DRAWN = 100  # groups
+_MOST_COUNTED = 10_000  # kernels, in about a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +27,16 @@ class GroupView:
         record: As the family declares it.
         values: Its parameters, and the values of each.
         by_cell: Its fragments by the values of its parameters, numbers in numerical order.
-        grid: Its product as a table; None if it has one cell or too many.
     """
 
     record: GroupRecord
     values: Mapping[str, Sequence[str]]
     by_cell: Mapping[grid.Cell, Fragment]
-    grid: grid.Grid | None
+
+    @property
+    def grid(self) -> grid.Grid | None:
+        """Its product as a table; None if it has one cell or too many."""
+        return grid.draw(self.record.key, self.by_cell)
 
     @property
     def product(self) -> int:
@@ -44,6 +50,7 @@ class FamilyView:
 
     Args:
         groups: Sorted by name, entrypoints first.
+        kernels: How many there are; None if too many to count, 0 of a part of a build.
         images: Kinds, architectures and compilers, and the bytes of each.
         calls: Caller and callee, groups both, and the names of what is called, without types; the callee is empty where
             neither the database nor a caller provides it.
@@ -52,9 +59,20 @@ class FamilyView:
 
     name: str
     groups: Sequence[GroupView]
+    kernels: int | None
     images: Mapping[str, int]
     calls: Mapping[tuple[str, str], Sequence[str]]
     spots: Mapping[str, tuple[int, int]]
+
+    @property
+    def fragments(self) -> list[Fragment]:
+        """All its fragments, by group."""
+        return [each for group in self.groups for each in group.by_cell.values()]
+
+    @property
+    def summary(self) -> str:
+        """How many fragments make how many kernels."""
+        return summarize(len(self.fragments), self.kernels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +87,23 @@ class Report:
     @property
     def fragments(self) -> list[Fragment]:
         """All fragments, by family and group."""
-        return [each for family in self.families for group in family.groups for each in group.by_cell.values()]
+        return [each for family in self.families for each in family.fragments]
+
+    @property
+    def summary(self) -> str:
+        """That of all families together."""
+        counts = [family.kernels for family in self.families]
+        return summarize(len(self.fragments), None if None in counts else sum(filter(None, counts)))
+
+
+def summarize(fragments: int, kernels: int | None) -> str:
+    """Return how many fragments make how many kernels, as ``32 fragments → 96 kernels``."""
+    several = f"more than {_MOST_COUNTED} kernels" if kernels is None else pluralize(kernels, "kernel")
+    return pluralize(fragments, "fragment") + (f" → {several}" if kernels != 0 else "")
 
 
 def describe(database: FragmentDatabase, *, family: str | None = None) -> Report:
     """Gather the content of a report, of all families or of one."""
-    if database.part is not None:
-        what = f"database is {database.part} of a build, and a report shows what a whole one has and lacks"
-        raise DatabaseError(what, code="database-part", where=str(database.path), hint=MERGE_HINT)
     images = {image.sha256: image.size for fragment in database.fragments(family) for image in fragment.images}
     families = [_family(name, database) for name in sorted(database.families) if family in (None, name)]
     return Report(database.path.name, database.digest, families, sum(images.values()))
@@ -98,7 +125,13 @@ def _family(name: str, database: FragmentDatabase) -> FamilyView:
     for image in (image for fragment in fragments for image in fragment.images):
         images[str(image)] += image.size
     spots = _place(names, calls) if calls and len(names) <= _MOST_DRAWN else {}
-    return FamilyView(name, groups, dict(sorted(images.items())), calls, spots)
+    kernels = 0 if database.part else _count_kernels(database.index(name))
+    return FamilyView(name, groups, kernels, dict(sorted(images.items())), calls, spots)
+
+
+def _count_kernels(index: Index) -> int | None:
+    found = [*islice(enumerate_kernels(index), _MOST_COUNTED + 1)]
+    return None if len(found) > _MOST_COUNTED else sum(isinstance(each, Kernel) for each in found)
 
 
 def _place(names: Sequence[str], calls: Iterable[tuple[str, str]]) -> dict[str, tuple[int, int]]:
@@ -117,7 +150,7 @@ def _group(record: GroupRecord, members: Sequence[Fragment]) -> GroupView:
     by_cell = {tuple(values.get(name, "") for name in record.key): fragment for values, fragment in keys}
     values = dict(zip(record.key, grid.find_values(record.key, by_cell.keys()), strict=True))
     ordered = sorted(by_cell.items(), key=lambda item: [grid.order(value) for value in item[0]])
-    return GroupView(record, values, dict(ordered), grid.draw(record.key, by_cell))
+    return GroupView(record, values, dict(ordered))
 
 
 def _calls(

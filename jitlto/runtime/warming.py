@@ -155,7 +155,7 @@ def family_jobs(
         request = Request(family.name, group, kernel.configuration)
         jobs += [WarmJob(request, target, lambda _: family) for target in targets if not kernel.user_symbols]
     if not jobs and not waiting:
-        what, hint = "no kernel has this combination of values", "list the fragments: jitlto ls DB"
+        what, hint = "no kernel has this combination of values", "list the fragments: jitlto ls -l DB"
         raise JitltoError(what, code="jitlto-no-such-kernel", where=family.name, hint=hint)
     return WarmJobs(jobs, waiting, "that need callers' code; record a program that uses them")
 

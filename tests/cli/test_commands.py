@@ -64,7 +64,7 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
 
 def test_usage_errors_have_status_2() -> None:
     fails(jitlto("no-such-command"), 2, "no-such-command")
-    fails(jitlto("build", "search"), 2, "--output")
+    fails(jitlto("render", "search"), 2, "--output")
     fails(jitlto("plan", "mini", "data_type"), 2, "NAME=VALUE")
     fails(jitlto("plan", "mini", "a=1", "a=2"), 2, "twice")
 
@@ -80,9 +80,14 @@ def test_a_family_is_rendered_built_listed_shown_and_verified(tmp_path: Path) ->
     listed = json.loads(jitlto("ls", database, "--json").stdout)
     assert listed["digest"] == built["digest"] == FragmentDatabase(database).digest
     assert [fragment["key"] for fragment in listed["fragments"]] == sorted(built["fragments"])
-    lines = jitlto("ls", database).stdout.splitlines()
+    lines = jitlto("ls", database, "--long").stdout.splitlines()
     assert len(lines) == 6
     assert all(key in text for key, text in zip(sorted(built["fragments"]), lines, strict=True))
+    assert listed["kernels"] == {"mini": 4}
+    tree = [line.split() for line in jitlto("ls", database).stdout.splitlines()]
+    assert tree[0] == ["mini:", "6", "fragments", "→", "4", "kernels"]
+    assert [line[1] for line in tree if line[0] in "├─└─"] == ["kern:", "op:"]
+    assert tree[-1] == ["op_name", "square,", "twice"]
     key = "mini/op[data_type=float,op_name=twice]"
     assert "float mini::op<float>(float)" in jitlto("show", database, key).stdout
     assert json.loads(jitlto("show", database, key, "--json").stdout)["role"] == "device"
@@ -92,7 +97,8 @@ def test_a_family_is_rendered_built_listed_shown_and_verified(tmp_path: Path) ->
 def test_a_group_that_callers_supply_is_listed_and_shown(tmp_path: Path) -> None:
     kernel = "__global__ void kern(float* x) { *x = op(*x); }"
     path = built(tmp_path, calling_op("call", "__device__ float op(float);", kernel), "call").location
-    assert jitlto("ls", path).stdout.splitlines()[1].split() == ["device", "supplied", "call/op[]"]
+    assert jitlto("ls", path, "--long").stdout.splitlines()[1].split() == ["device", "supplied", "call/op[]"]
+    assert "op: device, supplied by callers" in jitlto("ls", path).stdout
     (listed,) = json.loads(jitlto("ls", path, "--json").stdout)["supplied"]
     assert listed["key"] == "call/op[]"
     shown = jitlto("show", path, "call/op[]").stdout
@@ -110,7 +116,27 @@ def test_unreadable_databases_have_status_1(tmp_path: Path, mini_path: Path) -> 
     fails(jitlto("verify", other), 1, "[database-damaged]")
     fails(jitlto("show", mini_path, "mini/op[data_type=int]"), 1, "[database-no-such-fragment]", "jitlto ls")
     fails(jitlto("show", mini_path, "nonsense"), 1, "nonsense")
-    fails(jitlto("show", mini_path, "op"), 1, "[database-no-such-fragment]", "'mini/op[data_type=")
+
+
+def test_a_part_of_a_key_is_enough_where_one_fragment_has_it(mini_path: Path) -> None:
+    whole = succeeds("show", mini_path, "mini/op[data_type=float,op_name=twice]")
+    for key in (
+        "op[op_name=twice,data_type=float]",
+        "[op_name=twice,data_type=float]",
+        "mini/op[data_type=float,op_name=twice",
+    ):
+        assert succeeds("show", mini_path, key) == whole
+    assert succeeds("show", mini_path, "kern[data_type=float]").startswith("mini/kern[data_type=float]")
+    several = jitlto("show", mini_path, "op[op_name=twice]")
+    fails(
+        several,
+        1,
+        "[database-ambiguous-key]",
+        "op[data_type=float,op_name=twice]",
+        "op[data_type=double,op_name=twice]",
+    )
+    assert "square" not in several.stderr
+    fails(jitlto("show", mini_path, "other/op[data_type=float,op_name=twice]"), 1, "[database-no-such-fragment]")
 
 
 def test_plan_says_what_a_kernel_is_made_of_and_links_it_or_where_it_is(mini_path: Path, tmp_path: Path) -> None:
@@ -175,7 +201,9 @@ def test_doctor_names_what_it_finds(mini_path: Path, tmp_path: Path) -> None:
 def test_demo_holds() -> None:
     done = jitlto("demo")
     assert done.returncode == 0, done.stderr
-    assert "32 fragments" in done.stdout
+    assert "32 fragments → 96 kernels" in done.stdout
+    assert re.search(r"N \+ M: 32 compiles .*\nN × M: 96 compiles", done.stdout)
+    assert "distance_name   inner_product" in done.stdout
     assert "no call left" in done.stdout
     assert "results are right" in done.stdout or "the kernel was not launched" in done.stdout
 
