@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -71,7 +72,7 @@ class TomlTable:
         if what.startswith("Invalid enum value"):
             hints = get_type_hints(kind)[key]
             parts = (hints, *get_args(hints))
-            choices = [f'"{c}"' for part in parts if get_origin(part) is Literal for c in get_args(part)]
+            choices = [json.dumps(c) for part in parts if get_origin(part) is Literal for c in get_args(part)]
             choices += [f'a list: ["{self.values[key]}"]' for part in parts if get_origin(part) is tuple]
             raise self.error(f"invalid {key} {self.values[key]!r}", f"write {' or '.join(choices)}")
         quote = re.fullmatch(r"Expected `str.*`, got `(?:int|float|bool)`", what)

@@ -169,7 +169,7 @@ def _check_reproducible(requests: Iterable[CompileRequest]) -> None:
         source = request.own_closure
         headers = {name: text for name, text in source.headers.items() if text not in checked}
         checked.update(headers.values())
-        for name, text in ((str(request.rendered.group.template), source.text), *headers.items()):
+        for name, text in ((str(request.rendered.group.source), source.text), *headers.items()):
             if match := _CLOCK.search(text):
                 what = f"{match[0].decode()} makes every build different"
                 where = f"{name}:{text.count(10, 0, match.start()) + 1}"

@@ -1,5 +1,6 @@
 """``jitlto new`` and ``import``: write a package with a kernel family, and declarations of foreign kernels."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -25,7 +26,8 @@ from jitlto.packaging.scaffold import derive_import_name, write_package
 )  # fmt: skip
 @click.option("--family", type=PATH, help="The directory of a family to copy in place of the sample.")
 @click.option("--torch", is_flag=True, help="Add operators of PyTorch, with a test.")
-def new(name: str, output: Path | None, cuda: str | None, family: Path | None, torch: bool) -> None:
+@click.option("--minimal", is_flag=True, help="Write no package, but a family of two files.")
+def new(name: str, output: Path | None, cuda: str | None, family: Path | None, torch: bool, minimal: bool) -> None:
     """Write a small package NAME with a kernel family, to build, test and adapt.
 
     It has a family with matrices, templates and device headers, a pyproject.toml whose build hook compiles it, a
@@ -37,9 +39,13 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, t
     With --torch, its kernels are operators of PyTorch too; of another family, one kernel of each entrypoint is declared
     from its signature, to be adapted.
     """
+    if minimal and (cuda or family or torch):
+        raise click.UsageError("--minimal writes no package: leave out --cuda, --family and --torch")
     directory, major = output or Path(name), int(cuda or toolkit.cuda_major() or 12)
-    files = write_package(name, directory, major, find_family(family) if family else None, torch=torch)
-    click.echo(f"{pluralize(len(files), 'file')} in {directory}; see {directory / 'README.md'}")
+    files = write_package(name, directory, major, find_family(family) if family else None, torch=torch, minimal=minimal)
+    build = ["jitlto", "build", str(directory), "-o", f"{directory.absolute().name}.fragdb"]
+    then = f"build it: {shlex.join(build)}" if minimal else f"see {directory / 'README.md'}"
+    click.echo(f"{pluralize(len(files), 'file')} in {directory}; {then}")
 
 
 @click.group(name="import", epilog="Example: jitlto import cmake cpp/CMakeLists.txt -o fragments/")

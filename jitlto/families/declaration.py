@@ -15,6 +15,7 @@ from jitlto.base.files import normal_path
 from jitlto.base.text import suggest
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
+from jitlto.families.matrix import Matrix, load_matrix
 from jitlto.families.tuning_rules import check_tune, read_tune
 from jitlto.record.fragment import ImageForm, ImageKind, Role, is_name
 from jitlto.record.headers import STD_HEADERS
@@ -26,6 +27,11 @@ RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", 
 _BASE = Architecture(75)  # the lowest that CUDA 13 supports
 _LONGEST_CHAIN = 100  # Python recurses some hundreds deep
 _TEMPLATE = ".jinja"
+# What may be done about a file that is not named, and missing.
+_INSTEAD = {
+    "matrix": "; or write matrix = {}, if there are no parameters",
+    "template": "; or write instantiate for a kernel, binary or supplied = true for a device group",
+}
 _NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
 
 
@@ -40,9 +46,11 @@ class GroupDeclaration:
     interface_template: Path | None = None  # of which that is rendered
     syntax: str = "jinja"  # or cmake
     shared: tuple[str, ...] = ()  # key parameters whose values may have the same source
-    matrix: Path | None = None  # as the template None for a device group that callers supply at run time
+    matrix: Path | None = None  # its file, which is family.toml for one that stands there
+    document: object = None  # that one
     template: Path | None = None
     binary: str | None = None  # the path of a compiled file in place of a template, with placeholders
+    instantiate: str | None = None  # a kernel of the header named as the group, likewise
     params: tuple[str, ...] = ()  # of the kernel, ``type name`` each, with placeholders
     entry: str | None = None  # the C++ name of the kernel, bare of namespaces and arguments, if a source has several
     options: tuple[str, ...] = ()  # of the compiler, after the family's
@@ -51,9 +59,21 @@ class GroupDeclaration:
     tune: TuneRecord | None = None  # what may be chosen by measuring; entrypoints only
 
     @property
+    def source(self) -> Path | str | None:
+        """The template, or what stands in its place, for messages."""
+        return self.template or self.binary or self.instantiate
+
+    @property
     def supplied(self) -> bool:
         """Whether callers supply its functions at run time."""
-        return self.template is None and self.binary is None
+        return self.source is None
+
+    @property
+    def text(self) -> str | None:
+        """What is rendered in place of a template, if there is none."""
+        if self.instantiate is None:
+            return self.binary
+        return f'#include "{self.name}.cuh"\n\ntemplate __global__ decltype({self.instantiate}) {self.instantiate};\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +235,11 @@ def _check_options(table: TomlTable, options: Iterable[str]) -> None:
 
 
 _Registers: TypeAlias = Annotated[int, msgspec.Meta(ge=16, le=255)]  # ptxas rounds fewer up, or takes no limit
+_Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class _FamilyTable(msgspec.Struct):
-    name: str
+    name: str | None = None
     archs: tuple[str, ...] | Literal["auto"] = (str(_BASE),)
     toolchain: Literal["nvrtc", "nvcc"] = "nvrtc"
     options: tuple[str, ...] = ()
@@ -237,37 +258,34 @@ class _FamilyTable(msgspec.Struct):
 
 class _GroupTable(msgspec.Struct):
     interface: str | bool | None = None
-    key: tuple[str, ...] = ()
+    key: tuple[str, ...] | None = None
     shared: tuple[str, ...] = ()
-
-
-class _SuppliedTable(_GroupTable, kw_only=True):
-    """A device group without fragments, which callers supply at run time: it says so, or has an interface alone."""
-
-    supplied: Literal[True] = True
-
-
-class _BinaryTable(_GroupTable, kw_only=True):
-    """A device group of files that were compiled elsewhere."""
-
-    binary: str
-    matrix: str | None = None
-    syntax: Literal["jinja", "cmake"] | None = None
-
-
-class _DeviceTable(_GroupTable, kw_only=True):
-    matrix: str
-    template: str
+    matrix: str | dict[str, Any] | list[Any] | None = None
+    template: str | None = None
+    instantiate: _Text | None = None
+    binary: _Text | None = None
+    supplied: Literal[True] | None = None
     syntax: Literal["jinja", "cmake"] | None = None
     options: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
     sass_registers: _Registers | None = None
-
-
-class _EntrypointTable(_DeviceTable, kw_only=True):
     params: tuple[str, ...] = ()
     entry: str | None = None
     tune: dict[str, Any] | None = None
+
+
+_ANY = {"interface", "key", "shared"}
+_COMPILED = {*_ANY, "matrix", "syntax", "options", "archs", "sass_registers"}
+_KERNEL = {*_COMPILED, "params", "entry", "tune"}
+# The keys of a group by its role, and by the one of them that says what it is made from.
+_KEYS = {
+    Role.DEVICE: {
+        "binary": {*_ANY, "binary", "matrix", "syntax"},
+        "supplied": {*_ANY, "supplied"},
+        "template": {*_COMPILED, "template"},
+    },
+    Role.ENTRYPOINT: {"instantiate": {*_KERNEL, "instantiate"}, "template": {*_KERNEL, "template"}},
+}
 
 
 def _check_registers(table: TomlTable, family: _FamilyTable) -> None:
@@ -281,6 +299,7 @@ def load_family(path: Path) -> FamilyDeclaration:
 
     Raises:
         FamilyError: If the file cannot be read, is not TOML or has an invalid declaration, in file and table ``where``.
+        MatrixError: If a matrix that tells a group's key breaks a rule.
     """
     return _read(normal_path(Path(path)), (), {})
 
@@ -299,27 +318,29 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         what, hint = f"a chain of more than {_LONGEST_CHAIN} families that use each other", "use fewer, larger families"
         raise FamilyError(what, code="family-use", where=str(path), hint=hint)
     document.check_keys(["family", "entrypoint", "device", "link", "use"])
-    table = document.table("family")
+    table = document.table("family", required=False)
     family = table.decode(_FamilyTable)
-    if not is_name(family.name):
-        raise table.error(f"invalid family name {family.name!r}", _NAME_RULE)
+    name = path.absolute().parent.name if family.name is None else family.name
+    if not is_name(name):
+        hint = "the directory's is the default; write name under [family], and " if family.name is None else ""
+        raise table.error(f"invalid family name {name!r}", hint + _NAME_RULE)
     _check_options(table, family.options)
     _check_registers(table, family)
     if sorted(family.images) not in (["ltoir"], ["ltoir", "ptx"]):
         hint = 'write images = ["ltoir", "ptx"], or ["ltoir"] to link only with the compiler\'s CUDA major'
         raise table.error(f"invalid images {list(family.images)}", hint)
-    templates = [_directory(table, "template", name) for name in family.templates]
+    templates = [_directory(table, "template", each) for each in family.templates]
     groups = _groups(document, family)
     link = _read_link(document.table("link", required=False), family)
-    uses = _uses(document.table("use", required=False), family.name, [g.name for g in groups], link, users, loaded)
-    directories = [_directory(table, "include", name) for name in family.include]
+    uses = _uses(document.table("use", required=False), name, [g.name for g in groups], link, users, loaded)
+    directories = [_directory(table, "include", each) for each in family.include]
     directories += [directory for used in uses for directory in used.include]
     directories += [STD_HEADERS] if family.std_headers and family.toolchain == "nvrtc" else []  # nvcc has the host's
     include: dict[str, Path] = {}
     for directory in directories:
         include.setdefault(os.path.realpath(directory), directory)
     made = FamilyDeclaration(
-        family.name,
+        name,
         path,
         family.std,
         tuple(include.values()),
@@ -424,44 +445,82 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclarati
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
-    kinds: dict[str, type[_GroupTable]] = {"binary": _BinaryTable, "supplied": _SuppliedTable, "template": _DeviceTable}
-    kind = next((each for key, each in kinds.items() if table.values.get(key)), None)
-    if table.values.get("interface") and table.values.keys().isdisjoint({*kinds, "matrix"}):
-        kind = _SuppliedTable
-    kind = _EntrypointTable if role is Role.ENTRYPOINT else kind
-    if kind is None:
-        hint = "write matrix and template; binary, for a compiled file; or supplied = true, for what callers supply"
-        raise table.error("missing key 'template'", hint, case="missing-key")
-    if kind is _SuppliedTable and not table.values.get("interface"):
-        hint = "name the header that declares what callers supply"
-        raise table.error("missing key 'interface'", hint, case="missing-key")
-    given = table.decode(kind)
-    _check_key(table, given.key, given.shared)
+    given = table.decode(_GroupTable)
+    syntax = given.syntax or family.syntax
+    templates, default = _places(table, "templates", family.templates), ".cu.jinja" if syntax == "jinja" else ".cu.in"
+    template = name + default if given.template is None else given.template
+    kind = _kind(role, table, _first(template, templates) is not None)
+    _check_options(table, given.options)
+    _check_registers(table, family)
     interface, rendered = _interface(table, given.interface), None
     if interface and interface.endswith(_TEMPLATE):
-        rendered = _find_file(table, "interface", interface, "templates", family.templates)
+        rendered = _find_file(table, "interface", interface, templates)
         interface = interface.removesuffix(_TEMPLATE)
-    group = GroupDeclaration(name, role, given.key, interface, rendered, family.syntax, given.shared)
-    if isinstance(given, _BinaryTable):
-        matrix = _find_file(table, "matrix", given.matrix, "matrices") if given.matrix else None
-        binary = normal_path(table.path.parent / given.binary)
-        group = replace(group, matrix=matrix, binary=str(binary), syntax=given.syntax or family.syntax)
-    if isinstance(given, _DeviceTable):
-        _check_options(table, given.options)
-        _check_registers(table, family)
-        group = replace(
-            group,
-            matrix=_find_file(table, "matrix", given.matrix, "matrices"),
-            template=_find_file(table, "template", given.template, "templates", family.templates),
-            syntax=given.syntax or family.syntax,
-            options=given.options,
-            architectures=_parse_architectures(table, given.archs) if given.archs else (),
-            sass_registers=given.sass_registers or family.sass_registers,
-        )
-    if isinstance(given, _EntrypointTable):
-        tune = None if given.tune is None else read_tune(table.table("tune"))
-        group = replace(group, params=given.params, entry=given.entry, tune=tune)
+    header, directories = f"{name}.cuh", [table.path.parent / each for each in family.include]
+    if interface is None and role is Role.DEVICE and _first(header, directories):
+        interface = header
+    if kind == "supplied" and not interface:
+        hint = "name the header that declares what callers supply"
+        raise table.error("missing key 'interface'", hint, case="missing-key")
+    if kind == "instantiate" and header not in family.headers:
+        _find_file(table, "header", header, directories)
+    source = _find_file(table, "template", template, templates) if kind == "template" else None
+    is_compiled = kind in ("template", "instantiate")
+    matrix = f"{name}.json" if given.matrix is None and is_compiled else given.matrix
+    path = None if matrix is None else table.path
+    if isinstance(matrix, str):
+        path, matrix = _find_file(table, "matrix", matrix, _places(table, "matrices")), None
+    group = GroupDeclaration(
+        name,
+        role,
+        given.key or (),
+        interface,
+        rendered,
+        syntax,
+        given.shared,
+        path,
+        matrix,
+        source,
+        str(normal_path(table.path.parent / given.binary)) if given.binary else None,
+        given.instantiate,
+        given.params,
+        given.entry,
+        given.options,
+        _parse_architectures(table, given.archs) if given.archs else (),
+        given.sass_registers or family.sass_registers if is_compiled else None,
+        None if given.tune is None else read_tune(table.table("tune")),
+    )
+    if given.key is None:
+        group = replace(group, key=read_matrix(group).choices)
+    _check_key(table, group.key, group.shared)
     return group
+
+
+def read_matrix(group: GroupDeclaration) -> Matrix:
+    """Read and check the matrix of a group; without one, return that of the empty combination.
+
+    Raises:
+        MatrixError: If it cannot be read, or breaks a rule.
+    """
+    if group.document is not None:
+        return Matrix(group.document, path=f"{group.matrix} [{group.role}.{group.name}] matrix")
+    return load_matrix(group.matrix) if group.matrix else Matrix({})
+
+
+def _kind(role: Role, table: TomlTable, has_template: bool) -> str:
+    """Return the key of what a group is made from, and check that the table has no others but those that go with it."""
+    kinds = _KEYS[role]
+    kind = next((each for each in kinds if each in table), "template")
+    # A device group with an interface alone.
+    if "supplied" in kinds and table.values.get("interface") and table.values.keys().isdisjoint({*kinds, "matrix"}):
+        kind = "template" if has_template else "supplied"
+    for key in table.values:
+        if key not in kinds[kind]:
+            what = "an entrypoint" if role is Role.ENTRYPOINT else "a device group"
+            what += f" with {kind}" if kind in table else ""
+            hint = f"it may have {', '.join(sorted(kinds[kind]))}"
+            raise table.error(f"{what} has no key {key!r}", hint, case="unknown-key")
+    return kind
 
 
 def _check_key(table: TomlTable, key: Sequence[str], shared: Iterable[str]) -> None:
@@ -499,7 +558,7 @@ def _generated(table: TomlTable, family: _FamilyTable, made: FamilyDeclaration) 
         plain = _header(table, "header", name)
         if plain != name:  # two spellings of one file would be two headers
             raise table.error(f"header {name!r} is not a plain path", f"write {plain!r}", case="header")
-        found[name] = _find_file(table, "template", template, "templates", family.templates)
+        found[name] = _find_file(table, "headers", template, _places(table, "templates", family.templates))
     for name, directory in ((name, directory) for name in found for directory in made.include):
         if os.path.exists(directory / name):  # noqa: PTH110 - Path.exists raises on a name that is too long
             what = f"header {name!r} is rendered from {found[name]}, and a file in {directory}, too"
@@ -519,18 +578,25 @@ def project_root(path: Path) -> Path:
     """Return the directory in which the folders ``matrices`` and ``templates`` of a ``family.toml`` are looked for."""
     directory = path.parent
     # fragments/<family>/family.toml: they lie beside fragments/.
-    return directory.parents[1] if directory.parent.name == "fragments" else directory
+    return Path(os.path.normpath(directory / "../..")) if directory.absolute().parent.name == "fragments" else directory
 
 
-def _find_file(table: TomlTable, key: str, name: str, folder: str, further: Iterable[str] = ()) -> Path:
-    """Find a matrix or template beside ``family.toml``, in a folder beside ``fragments/`` or in ``further`` ones."""
-    beside = table.path.parent
-    places = (beside, project_root(table.path) / folder, *(beside / each for each in further))
-    candidates = [normal_path(each / name) for each in places]
-    for path in candidates:
-        if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-            return path
-    below = project_root(table.path) / folder
-    near = suggest(name, [str(path.relative_to(below)) for path in below.rglob("*")])
-    hint = f"{near} looked for {' and '.join(map(str, candidates))}".strip()
+def _places(table: TomlTable, folder: str, further: Iterable[str] = ()) -> list[Path]:
+    """Return where files are looked for: beside ``family.toml``, in a folder beside ``fragments/``, in further ones."""
+    beside, below = table.path.parent, project_root(table.path) / folder
+    return [beside, below, below / beside.absolute().name, *(beside / each for each in further)]
+
+
+def _first(name: str, places: Iterable[Path]) -> Path | None:
+    candidates = (normal_path(place / name) for place in places)
+    return next((path for path in candidates if os.path.isfile(path)), None)  # noqa: PTH113 - of any length
+
+
+def _find_file(table: TomlTable, key: str, name: str, places: Sequence[Path]) -> Path:
+    if path := _first(name, places):
+        return path
+    known = [str(path.relative_to(place)) for place in places for form in ("*", "*/*") for path in place.glob(form)]
+    near = suggest(name, [each for each in known if each.endswith(f"/{name}")] or known)
+    hint = f"{near} looked for {' and '.join(str(normal_path(place / name)) for place in places)}".strip()
+    hint += _INSTEAD.get(key, "") if key not in table else ""
     raise table.error(f"{key} {name!r} does not exist", hint, case="missing-file")

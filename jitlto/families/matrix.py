@@ -96,6 +96,14 @@ class Matrix:
         """Yield the combinations in order, each as a new dict. Memory does not grow with their number."""
         return (dict([leaf.pair for leaf in leaves]) for leaves in _ways(self._root))
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The parameters with several values, in the order of the product."""
+        values: dict[str, set[Value]] = {}
+        for name, value in (leaf.pair for leaf in _leaves(self._root)):
+            values.setdefault(name, set()).add(value)
+        return tuple(name for name, found in values.items() if len(found) > 1)
+
     def _compile(self, value: object, name: str | None, pointer: str) -> _Node | _Leaf:
         """Compile a part of the document, and note breaches of the naming convention.
 
@@ -184,6 +192,10 @@ class Matrix:
         if self._path is None:
             return pointer
         return f"{self._path} ({pointer})" if pointer else f"{self._path}"
+
+
+def _leaves(node: _Node | _Leaf) -> Iterator[_Leaf]:
+    return iter([node]) if isinstance(node, _Leaf) else chain.from_iterable(map(_leaves, node.items))
 
 
 def _ways(node: _Node | _Leaf) -> Iterator[list[_Leaf]]:

@@ -7,14 +7,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.base.text import suggest
 from jitlto.families import plain_text
-from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration
-from jitlto.families.matrix import MOST_COMBINATIONS, Matrix, load_matrix
+from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration, read_matrix
+from jitlto.families.matrix import MOST_COMBINATIONS, Matrix
 from jitlto.record.fragment import FragmentKey
 from jitlto.record.headers import interfaces_first
 
@@ -73,8 +72,7 @@ class RenderedSource:
     @property
     def origin(self) -> str:
         """Template, group and combination, for messages."""
-        source = self.group.template or self.group.binary
-        return f"{source} (group {self.group.name}, {describe_combination(self.combination)})"
+        return f"{self.group.source} (group {self.group.name}, {describe_combination(self.combination)})"
 
 
 def describe_combination(combination: Mapping[str, str]) -> str:
@@ -102,16 +100,16 @@ def render_family(
     """
     from jitlto.families.language import Template  # Jinja takes 80 ms, and callers' side never renders
 
-    idle: dict[Path, set[str]] = {}  # what no group uses, by matrix
+    idle: dict[str, set[str]] = {}  # what no group uses, by matrix
     for group in family.groups:
         if group.supplied:
             continue
-        matrix = load_matrix(group.matrix) if group.matrix else Matrix({})
+        matrix = read_matrix(group)
         for warning in matrix.warnings:
             on_warning(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
         template = Template(group.template or family.path, group.syntax, group.params, family.templates)
-        template.text, interfaces = group.binary, () if group.binary else family.interfaces
+        template.text, interfaces = group.text, () if group.binary else family.interfaces
         generated = {
             name: Template(path, "jinja" if path.suffix == ".jinja" else "cmake", (), family.templates)
             for name, path in family.generated
@@ -132,9 +130,10 @@ def render_family(
         used = names & template.used.union(*(each.used for each in generated.values()))
         _check_used(family, group, used, where)
         left = names.difference(used, group.key)
-        idle[group.matrix or family.path] = idle.get(group.matrix or family.path, left) & left
-    for path, name in sorted((path, name) for path, names in idle.items() for name in names):
-        on_warning(f"{path}: nothing uses {name}: no template, params or key of {family.name}; remove it")
+        place = where if group.document is not None else str(group.matrix)
+        idle[place] = idle.get(place, left) & left
+    for place, name in sorted((place, name) for place, names in idle.items() for name in names):
+        on_warning(f"{place}: nothing uses {name}: no template, params or key of {family.name}; remove it")
 
 
 def _list_combinations(
@@ -186,7 +185,7 @@ def _check_sources(group: GroupDeclaration, by_content: Mapping[Any, Sequence[Fr
             if undeclared := [name for name in differing if name not in group.shared]:
                 names, shared = " and ".join(undeclared), json.dumps([*group.shared, *undeclared])
                 what = f"{first} and {other} have the same source: nothing in it{generated} depends on {names}"
-                hint = f"use {names} in {group.template or group.binary}, or remove it from key and from the matrix; "
+                hint = f"use {names} in {group.source}, or remove it from key and from the matrix; "
                 hint += f"if the two are meant to be the same, declare it: shared = {shared}"
                 raise FamilyError(what, code="family-same-source", where=where, hint=hint)
 
@@ -206,7 +205,7 @@ def _check_used(family: FamilyDeclaration, group: GroupDeclaration, used: Collec
     families = (family, *family.all_used().values())
     deciding = {name for each in families for other in each.groups if other is not group for name in other.key}
     if name := next((name for name in left if name not in deciding), None):
-        what = f"nothing uses the key parameter {name}: {group.template or group.binary} and params do without it"
+        what = f"nothing uses the key parameter {name}: {group.source} and params do without it"
         shared = json.dumps([*group.shared, name])
         hint = f"use it in the template, remove it from key and from the matrix, or declare it: shared = {shared}"
         raise FamilyError(what, code="family-unused-key", where=where, hint=hint)

@@ -1,7 +1,8 @@
 """A new package with a family, for ``jitlto new``.
 
 The directory ``new_package/`` holds a Jinja template of each file, with the conditions ``sample`` and ``torch``; what
-renders to nothing is left out. For a family that exists already, its own files take the place of the sample's.
+renders to nothing is left out. For a family that exists already, its own files take the place of the sample's. That of
+a family alone is ``new_family/``.
 """
 
 import json
@@ -29,6 +30,7 @@ from jitlto.plan.enumeration import Kernel
 from jitlto.record.headers import STD_HEADERS
 
 _TEMPLATES = Path(__file__).parent / "new_package"
+_MINIMAL = Path(__file__).parent / "new_family"
 _SAMPLE = ("fragments", "matrices", "templates")
 _CUDA_MAJORS = (12, 13)  # each with an extra of jitlto
 # Modules that the new package or its tests import, beside the standard library.
@@ -55,7 +57,7 @@ def derive_import_name(name: str) -> str:
 
 
 def write_package(
-    name: str, directory: Path, cuda: int, family: Path | None = None, *, torch: bool = False
+    name: str, directory: Path, cuda: int, family: Path | None = None, *, torch: bool = False, minimal: bool = False
 ) -> list[Path]:
     """Write a new package, completely or not at all, and return its files, sorted.
 
@@ -65,6 +67,7 @@ def write_package(
         cuda: The CUDA major that its wheel is compiled with.
         family: The ``family.toml`` of a family, which takes the place of the sample.
         torch: Whether it has operators of PyTorch. To declare those of a family, it is built.
+        minimal: Whether it is no package but a family of two files.
 
     Raises:
         ProjectError: If the name is invalid, the directory is not empty or cannot be written, or a file of the family
@@ -104,7 +107,7 @@ def write_package(
                 report = pipeline.build([declared], built, cache=open_shared_cache())
                 with FragmentDatabase(report.path) as database:
                     values["operators"] = _operators(database, declared.name)
-            _write(root, values)
+            _write(root, values, _MINIMAL if minimal else _TEMPLATES)
             root.rename(directory)
     except OSError as error:
         hint = "name a directory that you may write"
@@ -141,15 +144,15 @@ def _place_sources(family: FamilyDeclaration) -> dict[Path, Path]:
     return {path: place for path, place in places.items() if path.is_file()}
 
 
-def _write(root: Path, values: dict[str, Any]) -> None:
+def _write(root: Path, values: dict[str, Any], templates: Path) -> None:
     # Delimiters that neither the templates of families nor workflows have.
     environment = jinja2.Environment(
         variable_start_string="[[", variable_end_string="]]", block_start_string="[%", block_end_string="%]",
         comment_start_string="[#", comment_end_string="#]", trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, undefined=jinja2.StrictUndefined, autoescape=False,  # noqa: S701 - no HTML
     )  # fmt: skip
-    for template in sorted(_TEMPLATES.rglob("*.jinja")):
-        place = template.relative_to(_TEMPLATES).with_suffix("")
+    for template in sorted(templates.rglob("*.jinja")):
+        place = template.relative_to(templates).with_suffix("")
         if not values["sample"] and place.parts[0] in _SAMPLE:
             continue
         if text := environment.from_string(template.read_text("utf-8")).render(values):

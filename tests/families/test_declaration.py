@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.errors import FamilyError
+from jitlto.base.errors import FamilyError, MatrixError
 from jitlto.base.versions import Architecture
 from jitlto.compile.headers import HeaderSearch
 from jitlto.families import declaration
@@ -66,6 +66,30 @@ def test_files_are_looked_for_beside_then_under_matrices_and_templates(tmp_path:
     assert op.template == tmp_path / "templates" / "op.cu.jinja"
 
 
+def test_what_is_not_said_is_taken_from_names(tmp_path: Path) -> None:
+    toml = TOML[TOML.index("[entrypoint") :]
+    for line in ('matrix = "kern.json"', 'template = "kern.cu.jinja"', 'matrix = "op.json"', 'interface = "op.cuh"'):
+        toml = toml.replace(f"{line}\n", "")
+    path = write_family(tmp_path / "mini", MINI | {"family.toml": toml})
+    assert declaration.load_family(path) == load(tmp_path / "mini", TOML)
+    kern = write_family(tmp_path / "fragments" / "mini", {"family.toml": "[entrypoint.kern]\n"})
+    files = {"matrices/mini/kern.json": '{"n": ["1", "2"], "type": "int", "m": ["3", "4"]}'}
+    write_family(tmp_path, files | {"templates/mini/kern.cu.jinja": ""})
+    (group,) = declaration.load_family(kern).groups
+    assert (group.key, group.matrix) == (("m", "n"), tmp_path / "matrices" / "mini" / "kern.json")
+    with raises(FamilyError, "family-invalid-value", "'a b'", hint="directory"):
+        load(tmp_path / "a b", toml)
+
+
+def test_a_matrix_may_stand_in_the_table(tmp_path: Path) -> None:
+    inline = TOML.replace('"kern.json"', '{data_type = ["float", "double"]}')
+    kern, other = (load(tmp_path, toml).groups[0] for toml in (inline, TOML))
+    assert [*declaration.read_matrix(kern).combinations()] == [*declaration.read_matrix(other).combinations()]
+    where = f"{tmp_path}/family.toml [entrypoint.kern] matrix (/data_type/0)"
+    with raises(MatrixError, "matrix-not-a-string", where=where):
+        declaration.read_matrix(load(tmp_path, inline.replace('"float"', "4")).groups[0])
+
+
 def test_families_are_found_by_name_directory_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_family(tmp_path / "fragments" / "mine", MINI)
     monkeypatch.chdir(tmp_path)
@@ -83,7 +107,6 @@ def test_an_unknown_family_is_an_error_with_the_nearest_name() -> None:
 # (what is replaced, by what, the table that the error names, its case, what it names, a word of the hint)
 MISTAKES = [
     ("[family]", "[famly]", "", "unknown-key", "'famly'", "did you mean 'family'?"),
-    ('name = "mini"', "", "family", "missing-key", "'name'", None),
     ('name = "mini"', "name = 3", "family", "invalid-value", "name", None),
     ('name = "mini"', 'name = "a b"', "family", "invalid-value", "'a b'", None),
     (
@@ -140,12 +163,10 @@ MISTAKES = [
     ("[entrypoint.kern]", "[entrypont.kern]", "", "unknown-key", "'entrypont'", "did you mean 'entrypoint'?"),
     ("[entrypoint.kern]", "[entrypoint]\nkern = 3\n[entrypoint.other]", "", "missing-table", "entrypoint.kern", None),
     ("[device.op]", "[device.kern]", "device.kern", "duplicate-group", "'kern'", None),
-    ('matrix = "kern.json"', "", "entrypoint.kern", "missing-key", "'matrix'", None),
     ('matrix = "kern.json"', "matrix = 3", "entrypoint.kern", "invalid-value", "matrix", None),
     ('matrix = "kern.json"', 'matrix = "no.json"', "entrypoint.kern", "missing-file", "matrix 'no.json'", "looked for"),
     ('matrix = "kern.json"', 'matrix = ""', "entrypoint.kern", "missing-file", "matrix ''", "looked for"),
     ('matrix = "kern.json"', f'matrix = "{"x" * 300}"', "entrypoint.kern", "missing-file", "matrix", "looked for"),
-    ('template = "kern.cu.jinja"', "", "entrypoint.kern", "missing-key", "'template'", None),
     ('template = "op.cu.jinja"', 'template = "."', "device.op", "missing-file", "template '.'", "looked for"),
     ('key = ["data_type"]', 'keys = ["data_type"]', "entrypoint.kern", "unknown-key", "'keys'", "did you mean 'key'?"),
     ('key = ["data_type"]', 'key = "data_type"', "entrypoint.kern", "invalid-value", "key", None),
@@ -157,7 +178,33 @@ MISTAKES = [
     ('interface = "op.cuh"', 'interface = "/op.cuh"', "device.op", "interface", "'/op.cuh'", "relative"),
     ('interface = "op.cuh"', "interface = 'o\"p.cuh'", "device.op", "interface", "p.cuh", "rename"),
     ('interface = "op.cuh"', "entry = 'x'", "device.op", "unknown-key", "entry", None),
-    ('interface = "op.cuh"', "[device.user]", "device.user", "missing-key", "'template'", "supplied = true"),
+    ('interface = "op.cuh"', "[device.user]", "device.user", "missing-file", "'user.cu.jinja'", "supplied = true"),
+    (
+        "[device.op]",
+        "[device.op]\nbinary = 'op.bin'",
+        "device.op",
+        "unknown-key",
+        "with binary has no key 'template'",
+        None,
+    ),
+    ("[device.op]", "[device.op]\nbinary = ''", "device.op", "invalid-value", "binary", None),
+    ("[device.op]", "[device.op]\nsupplied = false", "device.op", "invalid-value", "supplied False", "write true"),
+    (
+        "[device.op]",
+        "[device.op]\ninstantiate = 'f'",
+        "device.op",
+        "unknown-key",
+        "has no key 'instantiate'",
+        None,
+    ),
+    (
+        'template = "kern.cu.jinja"',
+        'instantiate = "kern<{{data_type}}>"',
+        "entrypoint.kern",
+        "missing-file",
+        "header 'kern.cuh'",
+        "looked for",
+    ),
     ('interface = "op.cuh"', "[device.user]\nsupplied = true", "device.user", "missing-key", "'interface'", "header"),
     ("[device.op]", "[device.op]\nsupplied = true", "device.op", "unknown-key", "'matrix'", None),
     ('template = "kern.cu.jinja"', "supplied = true", "entrypoint.kern", "unknown-key", "'supplied'", None),
@@ -195,9 +242,9 @@ def test_a_missing_file_is_answered_with_the_places_looked_in(tmp_path: Path) ->
         declaration.load_family(path)
     assert str(path.parent / "no.json") in str(caught.value.hint)
     assert str(tmp_path / "matrices" / "no.json") in str(caught.value.hint)
-    (tmp_path / "matrices" / "mini").mkdir(parents=True)
-    (tmp_path / "matrices" / "mini" / "no.json").touch()
-    with raises(FamilyError, "family-missing-file", hint="did you mean 'mini/no.json'?"):
+    (tmp_path / "matrices" / "other").mkdir(parents=True)
+    (tmp_path / "matrices" / "other" / "no.json").touch()
+    with raises(FamilyError, "family-missing-file", hint="did you mean 'other/no.json'?"):
         declaration.load_family(path)
 
 
@@ -260,7 +307,7 @@ def test_a_group_that_callers_supply_has_no_options(tmp_path: Path, line: str) -
 
 def test_a_family_without_a_kernel_is_refused(tmp_path: Path) -> None:
     assert failure(tmp_path, '[family]\nname = "x"\n').code == "family-no-entrypoint"
-    assert failure(tmp_path, "").code == "family-missing-table"
+    assert failure(tmp_path, "").code == "family-no-entrypoint"
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -218,3 +218,13 @@ def test_a_family_without_a_kernel_for_an_operator_is_refused(tmp_path: Path) ->
     with raises(ProjectError, "project-operators", where="transform"):
         scaffold.write_package("my-kernels", tmp_path / "new", 13, family, torch=True)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_minimal_family_is_declaration_and_header_and_the_next_command_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, text = run("My-Saxpy", "--minimal", "-o", "a b")
+    assert (status, {path.name for path in (tmp_path / "a b").iterdir()}) == (0, {"family.toml", "my_saxpy.cuh"})
+    assert "jitlto build 'a b' -o 'a b.fragdb'" in text
+    assert run("My-Saxpy", "--minimal", "--torch")[0] == 2
