@@ -29,4 +29,4 @@ def report(database: Path, output: Path) -> None:
             raise DatabaseError(what, code="database-part", where=str(opened.path), hint=MERGE_HINT)
         described = describe(opened, family=family)
     write_output(output, page.to_html(described).encode())
-    click.echo(f"{output}: {described.summary}")
+    click.echo(f"{described.summary} in {output}")
