@@ -147,7 +147,8 @@ class KernelFamily(Shared):
         self.version: str = contents.version
         self._quick = Answers()  # request → launcher
         self._launchers: dict[str, Launcher] = {}  # by digest
-        self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
+        # By digest, and whether it might have been linked fast: a link that fails would fail again.
+        self._failures: dict[tuple[str, bool], LinkError] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be found again, in another process, by name and by the digest of the database."""
@@ -420,15 +421,16 @@ class KernelFamily(Shared):
         session, key = self.session, plan.link_key
         launcher = self._launchers.get(key.digest)
         if launcher is None:
-            if key.digest in self._failures:
-                raise_copy(self._failures[key.digest])
+            asked = key.digest, plan.options.tiered
+            if asked in self._failures:
+                raise_copy(self._failures[asked])
             session.events.emit(Kind.REQUESTED, key.kernel, key.digest, plan=plan)
             cache = session.kernel_cache
             link = partial(cache.get_or_link, key, partial(cache.linker, plan), self.location)
             try:
                 linked = self._link_fast(plan) or link()
             except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
-                self._failures[key.digest] = error
+                self._failures[asked] = error
                 raise
             launcher = self._load(plan.chosen, linked, lambda: plan, partial(link, is_behind=True))
         # Another thread may have been first, to whom the fast tier is allowed.

@@ -535,6 +535,16 @@ def test_who_wants_lto_gets_the_error_where_it_does_not_link(world: World, path:
     assert world.launch(launcher) == FAST
 
 
+def test_an_error_of_who_wants_lto_is_none_for_who_takes_the_fast_tier(world: World, path: Path) -> None:
+    world.fail_to_link(LinkError("out of registers"))
+    family = world.family(path)
+    with raises(LinkError, "link"):
+        family.launcher(**FLOAT, link_options={"tiered": False})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinkWarning)
+        assert world.launch(family.launcher(**FLOAT).wait()) == FAST
+
+
 # --- what happens at the same time ---
 
 
