@@ -54,7 +54,7 @@ def check(
         where, hint = str(database.path), "build a family: jitlto build FAMILY -o DB"
         raise DatabaseError("the database holds no family", code="database-empty", where=where, hint=hint)
     if targets:
-        fragments = [fragment for family in families for fragment in database.planned(family.name)[1]]
+        fragments = [fragment for family in families for fragment in family.index.fragments]
         require_readable(fragments, str(database.path))
     proofs = list(prove(database, [family.name for family in families]).values())
     store = families[0].session.kernel_cache.store
@@ -83,7 +83,7 @@ def _check_family(
     chosen = proof.kernels if len(proof.kernels) <= MOST_KERNELS else choose_kernels(proof.kernels)
     jobs = [LinkJob.make(family, kernel, target) for target in targets for kernel in chosen]
     late: list[Finding] = []
-    if targets and any(any(each.images_of(ImageKind.SASS)) for each in family.database.planned(family.name)[1]):
+    if targets and any(any(each.images_of(ImageKind.SASS)) for each in family.index.fragments):
         fast = (LinkJob.make(family, kernel, target, "sass") for target in targets for kernel in chosen)
         late = [*filter(None, (job.late() for job in jobs))]
         jobs += [job for job in fast if job.has_images()]

@@ -35,13 +35,13 @@ def compare_family(
     try:
         linker = nvjitlink.version()
         make_stub([], family.session.kernel_cache.store)  # what callers install need not bring NVRTC
-        require_readable(family.database.planned(family.name)[1], str(family.database.path))
+        require_readable(family.index.fragments, str(family.database.path))
     except JitltoError as reason:
         message = f"inline functions are not compared: {message_of(reason)}"
         return [], [Finding(Kind.UNCOMPARED, message, reason.hint, family.name, code=reason.code)], None
     # For each architecture that fragments were compiled for, one as close to it as the linker allows.
     able, known = partial(can_link_for, linker), [Architecture(number) for number in linkable_architectures(linker)]
-    images = [(f.key, i) for f in family.database.planned(family.name)[1] for i in f.images if i.toolchain == BINARY]
+    images = [(f.key, i) for f in family.index.fragments for i in f.images if i.toolchain == BINARY]
     binaries, wanted = {key for key, _ in images}, {*family.record.architectures, *(i.architecture for _, i in images)}
     found = (a if able(a) else next((b for b in known if b.number >= a.number and not a.suffix), None) for a in wanted)
     targets = sorted({target for target in found if target is not None})

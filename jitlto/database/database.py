@@ -96,16 +96,10 @@ class FragmentDatabase(Shared):
     def _fragments(self) -> list[Fragment]:
         return self._rows.fragments()
 
-    def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]:
-        """Return what a family's kernels are made of: its record and fragments, with those of the families it uses."""
-        record = self.families[family]
-        fragments = [fragment for name in (family, *record.uses) for fragment in self.fragments(name)]
-        return record.with_used(self.families), record.select(fragments)
-
     def index(self, family: str) -> Index:
-        """Return the same as an index, which reads fragments when they are looked up."""
+        """Return what a family's kernels are made of: its fragments and those it uses, read when they are looked up."""
         record = self.families[family].with_used(self.families)
-        return Index(self._rows, record, self.shapes, lambda: self.planned(family)[1])
+        return Index(self._rows, record, self.shapes, lambda: record.select(self._fragments))
 
     def shapes(self, family: str) -> tuple[Shape, ...]:
         """Return groups and parameters of a family's fragments; none if it has no fragments."""

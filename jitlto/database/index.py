@@ -47,21 +47,22 @@ class Index:
         self._providers: dict[str, _Candidates] = {}  # by symbol
 
     @cached_property
-    def _whole(self) -> Sequence[Fragment]:
+    def fragments(self) -> Sequence[Fragment]:
+        """All of them, sorted by key; all are read at the first use."""
         fragments = self._read_all()
         self._fragments.update((fragment.key, fragment) for fragment in fragments)
         return fragments
 
     @cached_property
     def entrypoints(self) -> Sequence[Fragment]:
-        """All entrypoints; the first use reads all fragments."""
-        return [fragment for fragment in self._whole if fragment.role is Role.ENTRYPOINT]
+        """All entrypoints."""
+        return [fragment for fragment in self.fragments if fragment.role is Role.ENTRYPOINT]
 
     @cached_property
     def providers(self) -> Mapping[str, Sequence[Fragment]]:
-        """All device fragments by the symbols that they provide; the first use reads all fragments."""
+        """All device fragments by the symbols that they provide."""
         providers: dict[str, list[Fragment]] = defaultdict(list)
-        for fragment in self._whole:
+        for fragment in self.fragments:
             if fragment.role is Role.DEVICE:
                 for symbol in fragment.provides:
                     providers[symbol.name].append(fragment)
@@ -69,8 +70,8 @@ class Index:
 
     @cached_property
     def required(self) -> frozenset[str]:
-        """The symbols that fragments require; the first use reads all fragments."""
-        return frozenset(symbol.name for fragment in self._whole for symbol in fragment.requires)
+        """The symbols that fragments require."""
+        return frozenset(symbol.name for fragment in self.fragments for symbol in fragment.requires)
 
     def requires(self, symbol: str) -> bool:
         """Return whether a fragment requires a symbol."""

@@ -25,7 +25,6 @@ from jitlto.plan.supplied import UserSymbols
 from jitlto.record.fragment import Fragment, FragmentKey, ImageKind, Role, SymbolKind, agrees
 
 if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs needs none of them
-    from jitlto.database import FragmentDatabase
     from jitlto.database.index import Index
     from jitlto.plan.user_code import inputs
     from jitlto.plan.user_code.numba_compiler import PythonFunction
@@ -203,8 +202,8 @@ class Planner(Generic[Loaded]):
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
         options = record.link.merge(link_options)
-        supplied = self._inputs(database, callers, index) if self._supplied or self._functions else []
-        resolution = self._resolve(index, supplied, libraries=options.libraries)
+        supplied = self._inputs(callers, index) if self._supplied or self._functions else []
+        resolution = self._resolve(index, [item.symbols for item in supplied], options.libraries)
         request = None  # a Python function cannot be recorded
         if not self._functions:
             pinned = tuple(str(fragment.key) for fragment in self._pinned)
@@ -224,23 +223,12 @@ class Planner(Generic[Loaded]):
         return self
 
     def _resolve(
-        self,
-        index: Index,
-        supplied: Sequence[inputs.UserInput],
-        further: Sequence[UserSymbols] = (),
-        libraries: Sequence[str] | None = None,
+        self, index: Index, supplied: Sequence[UserSymbols], libraries: Sequence[str] | None = None
     ) -> Resolution:
-        symbols = [*(item.symbols for item in supplied), *further]
-        return resolve(
-            index,
-            self._configuration,
-            entry_group=self._entry,
-            pinned=self._pinned,
-            supplied=symbols,
-            libraries=libraries,
-        )
+        how: dict[str, Any] = {"entry_group": self._entry, "pinned": self._pinned, "libraries": libraries}
+        return resolve(index, self._configuration, supplied=supplied, **how)
 
-    def _inputs(self, database: FragmentDatabase, record: FamilyRecord, index: Index) -> list[inputs.UserInput]:
+    def _inputs(self, record: FamilyRecord, index: Index) -> list[inputs.UserInput]:
         from jitlto.plan.user_code import inputs, python_functions
 
         common: dict[str, str] = {}  # the values on which the interfaces depend
@@ -250,7 +238,7 @@ class Planner(Generic[Loaded]):
             record = record.choose(common)
         store = self._family.session.kernel_cache.store
         has_binary = any(kind not in (None, InputKind.PTX) for _, _, kind in self._supplied)
-        planned = database.planned(self._family.name)[1] if self._functions or has_binary else []
+        planned = index.fragments if self._functions or has_binary else []
         fragments = [fragment for fragment in planned if agrees(fragment.key.parameters, common)]
         # A binary may provide any symbol that the family's fragments require of each other.
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
@@ -264,7 +252,7 @@ class Planner(Generic[Loaded]):
             else:
                 supplied.append(inputs.from_binary(data, kind, name, wanted, store))
         if self._functions:
-            plan = partial(self._resolve, index, supplied)
+            plan = partial(self._resolve, index)
             supplied += python_functions.from_functions(
                 self._functions, record, fragments, index, supplied, plan, store
             )

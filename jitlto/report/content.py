@@ -11,7 +11,7 @@ from jitlto.base.text import pluralize
 from jitlto.database import FragmentDatabase
 from jitlto.database.index import Index
 from jitlto.plan.enumeration import Kernel, enumerate_kernels
-from jitlto.record.family_record import FamilyRecord, GroupRecord
+from jitlto.record.family_record import GroupRecord
 from jitlto.record.fragment import Fragment, Role
 from jitlto.report import grid
 
@@ -118,8 +118,7 @@ def _family(name: str, database: FragmentDatabase) -> FamilyView:
     declared, fragments = database.families[name].groups, database.fragments(name)
     groups = [_group(group, [each for each in fragments if each.key.group == group.name]) for group in declared]
     groups.sort(key=lambda group: (group.record.role is not Role.ENTRYPOINT, group.record.name))
-    record, planned = database.planned(name)
-    calls = _calls(fragments, planned, record)
+    calls = _calls(fragments, database.index(name))
     names = [group.record.name for group in groups]
     images: Counter[str] = Counter()
     for image in (image for fragment in fragments for image in fragment.images):
@@ -153,15 +152,10 @@ def _group(record: GroupRecord, members: Sequence[Fragment]) -> GroupView:
     return GroupView(record, values, dict(ordered))
 
 
-def _calls(
-    fragments: Iterable[Fragment], planned: Iterable[Fragment], record: FamilyRecord
-) -> dict[tuple[str, str], list[str]]:
+def _calls(fragments: Iterable[Fragment], index: Index) -> dict[tuple[str, str], list[str]]:
     """Return what fragments call of all that they are planned with; what none provides is of callers' groups."""
-    providers: dict[str, set[str]] = defaultdict(set)
-    for fragment in planned:
-        for symbol in fragment.provides if fragment.role is Role.DEVICE else ():
-            providers[symbol.name].add(fragment.key.group)
-    suppliers = record.supplied_groups()
+    providers = {name: {fragment.key.group for fragment in several} for name, several in index.providers.items()}
+    suppliers = index.record.supplied_groups()
     called: dict[tuple[str, str], set[str]] = defaultdict(set)
     for fragment in fragments:
         for symbol in fragment.requires:

@@ -54,7 +54,7 @@ def from_functions(
         family: The family whose interfaces they implement.
         fragments, index: All fragments of the family, and their index.
         supplied: The caller's other inputs.
-        plan: Resolves the kernel with these and with further symbols.
+        plan: Resolves the kernel with the symbols of inputs.
         store: The user's cache, if any.
 
     Raises:
@@ -65,7 +65,8 @@ def from_functions(
         ToolchainError: If numba-cuda is not installed.
     """
     places = [UserSymbols(each.where, tuple(_defined_by(each, family, fragments, index)), ()) for each in functions]
-    owners: list[Fragment | UserSymbols] = [*plan(places).fragments, *(item.symbols for item in supplied)]
+    others = [item.symbols for item in supplied]
+    owners: list[Fragment | UserSymbols] = [*plan([*others, *places]).fragments, *others]
     needed = {symbol.name for owner in owners for symbol in owner.requires}
     return [
         _from_function(each, [s for s in place.provides if s.name in needed], family, store)
