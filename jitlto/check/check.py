@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable, Sequence
 
+from jitlto.base import config
 from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture
-from jitlto.build.cache.cache import find_shared
+from jitlto.build.cache.cache import PATIENCE
 from jitlto.build.findings import Finding, Kind, group_findings
 from jitlto.build.proof import MOST_KERNELS, FamilyProof, prove
 from jitlto.build.proofs import Proofs
@@ -13,6 +14,7 @@ from jitlto.check.compare import choose_kernels, compare_family
 from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink
 from jitlto.database import FragmentDatabase
+from jitlto.link.sources import open_shared
 from jitlto.record.check_result import CheckResult, FamilyCheck
 from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
@@ -58,7 +60,7 @@ def check(
         require_readable(fragments, str(database.path))
     proofs = list(prove(database, [family.name for family in families]).values())
     store = families[0].session.kernel_cache.store
-    stores = find_shared() if store else None
+    stores = open_shared(config.current(), PATIENCE) if store else None
     known = Proofs(store, stores)
     work, begin = Work(known, workers, on_links, on_link), time.perf_counter()
     checks = [

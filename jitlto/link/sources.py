@@ -53,8 +53,11 @@ def put_all(sources: Iterable[KernelSource], kind: str, digest: str, payload: by
         source.put(kind, digest, payload)
 
 
-def open_shared(settings: Config) -> SharedStore | None:
-    """Return the shared store of a process; None if the settings name none.
+def open_shared(settings: Config, *patience: float) -> SharedStore | None:
+    """Return the shared store of a process, which is not asked anything yet; None if the settings name none.
+
+    Args:
+        patience: See :class:`~jitlto.stores.shared.SharedStore`.
 
     Raises:
         StoreError: If its address is malformed.
@@ -63,4 +66,4 @@ def open_shared(settings: Config) -> SharedStore | None:
         return None
     from jitlto.stores.shared import SharedStore  # 10 ms, for a kernel that is not on this machine
 
-    return SharedStore.from_config(settings)
+    return SharedStore.from_config(settings, *patience)

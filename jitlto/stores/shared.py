@@ -101,8 +101,8 @@ class SharedStore:
         atexit.register(self.flush, _AT_EXIT, self._for_replies / 2)
 
     @classmethod
-    def from_config(cls, config: Config, patience: float = PATIENCE) -> SharedStore | None:
-        """Return the store of ``JITLTO_STORE``, the same for the same settings; None if there is none.
+    def from_config(cls, config: Config, patience: float = PATIENCE) -> SharedStore:
+        """Return the store of ``JITLTO_STORE``, the same for the same settings.
 
         Args:
             config: May have a patience of its own.
@@ -111,8 +111,6 @@ class SharedStore:
         Raises:
             StoreError: If its address is malformed.
         """
-        if not config.store:
-            return None
         address = parse_store(config.store, "JITLTO_STORE")
         patience = patience if config.store_patience is None else config.store_patience
         return _store_of(address, Trust.of(config, address), patience)

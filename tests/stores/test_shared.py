@@ -10,6 +10,7 @@ import pytest
 
 from jitlto.base import log
 from jitlto.base.errors import StoreError
+from jitlto.link.sources import open_shared
 from jitlto.stores import entry, shared
 from jitlto.stores.address import StoreAddress
 from jitlto.stores.shared import SharedStore
@@ -89,7 +90,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_the_settings_name_one_store_or_none(tmp_path: Path) -> None:
-    assert SharedStore.from_config(config()) is None
+    assert open_shared(config()) is None
     with raises(StoreError, "store-address", where="JITLTO_STORE"):
         SharedStore.from_config(config(**{"": "ftp://host"}))
     settings = config(**{"": f"file://{tmp_path}"})

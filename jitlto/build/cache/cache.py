@@ -16,13 +16,15 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile.compiler import CompiledSource
+from jitlto.link.sources import open_shared
 
 if TYPE_CHECKING:  # not imported at run time, so that builds without a store do not load it
     from jitlto.stores.shared import SharedStore
 
 #: The kind of entries with compiled sources.
 COMPILED = "compiled"
-_PATIENCE = 2.0  # seconds that a build may wait for a shared store in vain
+#: Seconds that a build or a check may wait for a shared store in vain.
+PATIENCE = 2.0
 _DAMAGED = (msgspec.DecodeError, ValueError, RecursionError, JitltoError)
 
 
@@ -124,20 +126,11 @@ def open_cache(directory: Path | None = None) -> Cache | None:
 def open_shared_cache() -> Cache | None:
     """Open the user's build cache over the shared store of ``JITLTO_STORE``; return None if it cannot be used."""
     cache = open_cache()
-    if cache is not None and (shared := find_shared()) is not None:
+    if cache is not None and (shared := open_shared(config.current(), PATIENCE)) is not None:
         cache.shared = shared
         if cache.is_empty:  # the store will be asked soon
             shared.open_soon()
     return cache
-
-
-def find_shared() -> SharedStore | None:
-    """Return the shared store of ``JITLTO_STORE``, without opening it; None if there is none."""
-    if not config.current().store:
-        return None
-    from jitlto.stores.shared import SharedStore  # imported lazily: threads and an extra, for those who have a store
-
-    return SharedStore.from_config(config.current(), _PATIENCE)
 
 
 @dataclass(frozen=True, slots=True)
