@@ -5,7 +5,6 @@ count. A source whose code is the same for the first and the last architecture, 
 make it for all between.
 """
 
-import re
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -17,14 +16,13 @@ from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.compatibility import can_link_for
 from jitlto.cuda.elf import PROGBITS, read_sections
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
-from jitlto.cuda.ptx import Module
-from jitlto.record.fragment import ImageKind, Symbol, SymbolKind
+from jitlto.cuda.ptx import Module, declare, define
+from jitlto.record.fragment import ImageKind, SymbolKind
 
 #: Architectures for which code is compared: each has instructions that the one before lacks.
 CANDIDATES = tuple(Architecture(number) for number in (75, 80, 86, 89, 90, 100, 120))
 _ENTRY = "jitlto_refers"
 _INFO = ".nv.info."  # the beginning of the names of sections that hold what a function may be launched with
-_SOME = "16"  # bytes of an array whose size is left open
 
 
 def comparable_architectures(base: Architecture, compiler: Version, linker: Version) -> tuple[Architecture, ...]:
@@ -102,28 +100,8 @@ def link_alone(ltoir: bytes, declared: CompiledSource | Module, target: Architec
 def _make_stub(declared: CompiledSource | Module) -> str:
     used = [symbol for symbol in declared.provides if symbol.kind is not SymbolKind.KERNEL]
     lines = [f".version {declared.isa}", f".target {declared.target.sm}", ".address_size 64"]
-    lines += [f".extern {_declare(symbol)};" for symbol in used]
-    lines += [
-        f".visible {_declare(s)}{' { ret; }' if s.kind is SymbolKind.FUNCTION else ';'}" for s in declared.requires
-    ]
+    lines += [f".extern {declare(symbol)};" for symbol in used]
+    lines += [f".visible {define(symbol)}" for symbol in declared.requires]
     stores = [f"mov.u64 %rd2, {symbol.name}; st.volatile.global.u64 [%rd1], %rd2;" for symbol in used]
     start = (f".visible .entry {_ENTRY}(.param .u64 where)", "{", ".reg .b64 %rd<3>;", "ld.param.u64 %rd1, [where];")
     return "\n".join([*lines, *start, *stores, "ret;", "}"]) + "\n"
-
-
-def _declare(symbol: Symbol) -> str:
-    """Return the declaration of a symbol in PTX, from its layout."""
-    if symbol.kind is SymbolKind.VARIABLE:
-        space, _, layout = symbol.layout.partition(" ")
-        size, _, alignment = layout.partition("@")
-        return f".{space} .align {alignment or size} .b8 {symbol.name}[{size.replace('?', _SOME)}]"
-    result, parameters = re.findall(r"\(([^)]*)\)", symbol.layout)
-    returned = f"({_parameter(result, 'result')}) " if result else ""
-    taken = [_parameter(layout, f"p{number}") for number, layout in enumerate(parameters.split(",")) if layout]
-    return f".func {returned}{symbol.name}({', '.join(taken)})"
-
-
-def _parameter(layout: str, name: str) -> str:
-    if not layout.startswith("b"):
-        return f".param .b{8 * int(layout)} {name}"
-    return f".param .align 16 .b8 {name}[{layout[1:]}]"  # nvJitLink does not compare alignments

@@ -147,20 +147,30 @@ def parse_ptx(text: str) -> Module:
 
 def write_stub(symbols: Iterable[Symbol]) -> str:
     """Return PTX that defines symbols as their layouts tell, for links that prove all else; it is not meant to run."""
-    lines = [".version 7.0", ".target sm_75", ".address_size 64"]
-    for symbol in symbols:  # a database may hold any text: what is no symbol stays undefined
-        name = symbol.name if re.fullmatch(r"[\w$]+", symbol.name, re.ASCII) else ""
-        if name and (match := re.fullmatch(r"(global|const) (\?|\d{1,9})@(\d{1,9})", symbol.layout)):
-            space, size, alignment = match.groups()
-            lines.append(f".visible .{space} .align {alignment} .b8 {name}[{alignment if size == '?' else size}];")
-        elif name and (match := re.fullmatch(r"\((b?\d{1,9})?\)\(((?:b?\d{1,9},?)*)\)", symbol.layout)):
-            result, taken = (_declare(sizes or "", of) for sizes, of in zip(match.groups(), "rp", strict=True))
-            lines.append(f".visible .func {f'({result})' if result else ''} {name} ({taken}) {{ ret; }}")
-    return "\n".join(lines)
+    head = [".version 7.0", ".target sm_75", ".address_size 64"]
+    # A database may hold any text: what is no symbol stays undefined.
+    return "\n".join([*head, *(f".visible {define(each)}" for each in symbols if declare(each))])
 
 
-def _declare(sizes: str, name: str) -> str:
-    """Return the parameters of some sizes, as a layout has them."""
+def define(symbol: Symbol) -> str:
+    """Return a definition of a symbol, which does nothing."""
+    return declare(symbol) + (";" if symbol.kind is SymbolKind.VARIABLE else " { ret; }")
+
+
+def declare(symbol: Symbol) -> str:
+    """Return the declaration of a symbol as its layout tells; nothing for what is none."""
+    name = symbol.name if re.fullmatch(r"[\w$]+", symbol.name, re.ASCII) else ""
+    if name and (match := re.fullmatch(r"(global|const) (\?|\d{1,9})@(\d{1,9})", symbol.layout)):
+        space, size, alignment = match.groups()
+        return f".{space} .align {alignment} .b8 {name}[{alignment if size == '?' else size}]"
+    if name and (match := re.fullmatch(r"\((b?\d{1,9})?\)\(((?:b?\d{1,9},?)*)\)", symbol.layout)):
+        result, taken = (_parameters_of(sizes or "", of) for sizes, of in zip(match.groups(), "rp", strict=True))
+        return f".func {f'({result})' if result else ''} {name} ({taken})"
+    return ""
+
+
+def _parameters_of(sizes: str, name: str) -> str:
+    """Return parameters of some sizes, as a layout has them; nvJitLink does not compare alignments."""
     parts = (
         f".align 16 .b8 {name}{n}[{size[1:]}]" if size.startswith("b") else f".b{8 * int(size)} {name}{n}"
         for n, size in enumerate(re.findall(r"b?\d+", sizes))
