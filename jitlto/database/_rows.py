@@ -29,14 +29,10 @@ from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader, list_schema
 from jitlto.database._records import Root
 from jitlto.record.family_record import FamilyRecord, PartRecord
-from jitlto.record.fragment import Count, Fragment, FragmentKey, ImageKind, Name, Role, sorted_values
+from jitlto.record.fragment import Count, Fragment, FragmentKey, Name, Role, sorted_values
 
 T = TypeVar("T")
 SCHEMA = 4
-#: That of databases with relocatable cubins, of which earlier releases know nothing.
-SCHEMA_SASS = 5
-#: That of databases with interfaces that depend on parameters, likewise.
-SCHEMA_CHOICES = 6
 INDEXES = ("shape", "entrypoint", "symbol", "provider")
 TABLES = ("family", *INDEXES, "fragment")
 _ROWS = "CREATE TABLE {}(key TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 BLOB NOT NULL) WITHOUT ROWID;\n"
@@ -101,13 +97,6 @@ def checksum(table: str, key: bytes, record: bytes) -> bytes:
     return hashlib.sha256(b"%s %s %s" % (table.encode(), key, record)).digest()
 
 
-def schema_of(families: Iterable[FamilyRecord], fragments: Iterable[Fragment]) -> int:
-    """Return the schema of a database: the first that can say what it holds."""
-    if any(family.choices for family in families):
-        return SCHEMA_CHOICES
-    return SCHEMA_SASS if any(any(each.images_of(ImageKind.SASS)) for each in fragments) else SCHEMA
-
-
 def digest_rows(checksums: Iterable[bytes]) -> str:
     """Return the hash over the checksums of a table's rows, sorted."""
     return sha256(b"".join(sorted(checksums)))
@@ -168,15 +157,14 @@ class StoredRows:
     """The rows of a stored database.
 
     Args:
-        reader: The open file.
-        schema: That of its header.
+        reader: The open file, which says that it has this schema.
 
     Raises:
         DatabaseError: If its tables are not those of the schema, or its root is damaged. All methods raise it if what
             they read is damaged.
     """
 
-    def __init__(self, reader: SqliteReader, schema: int) -> None:
+    def __init__(self, reader: SqliteReader) -> None:
         self._reader, self.damaged = reader, reader.damaged
         # Rows that were read, and the bytes that others may have: in a forged file, rows may share pages.
         self._known: set[tuple[str, str]] = set()
@@ -185,7 +173,7 @@ class StoredRows:
         # The schema must match exactly: a file with views, triggers, virtual tables, indexes or defaults of its own is
         # rejected before a statement could use them.
         if sorted(reader.query("SELECT type, name, tbl_name, sql FROM sqlite_master")) != _LISTED:
-            raise reader.damaged(f"its tables are not those of schema {schema}")
+            raise reader.damaged(f"its tables are not those of schema {SCHEMA}")
         text = self._meta("root")
         #: SHA-256 of the content; equal digests mean equal databases.
         self.digest = sha256(text)
@@ -193,7 +181,7 @@ class StoredRows:
             raise reader.damaged("its digest is not that of its content")
         #: What the digest is computed from.
         self.root = root = self.decode(partial(records.decode, Root), text)
-        if root.schema != schema or root.tables.keys() != set(TABLES):
+        if root.schema != SCHEMA or root.tables.keys() != set(TABLES):
             raise reader.damaged("invalid root")
 
     def decode(self, decode: Callable[[bytes], T], record: bytes) -> T:

@@ -14,7 +14,7 @@ from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader
-from jitlto.database._rows import INDEXES, SCHEMA, SCHEMA_CHOICES, Shape, StoredRows, digest_rows, make_index, sha256
+from jitlto.database._rows import INDEXES, SCHEMA, Shape, StoredRows, digest_rows, make_index, sha256
 from jitlto.database.index import Index
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image
@@ -61,12 +61,12 @@ class FragmentDatabase(Shared):
         if self._reader.pragma("page_count") * self._reader.pragma("page_size") != self._reader.size:
             raise self._reader.damaged("its size is not the one that its header has")
         schema = self._reader.pragma("user_version")
-        if schema in range(SCHEMA, SCHEMA_CHOICES + 1):
-            return StoredRows(self._reader, schema)
+        if schema == SCHEMA:
+            return StoredRows(self._reader)
         is_earlier = schema in range(SCHEMA)
         whose = "an earlier" if is_earlier else "another"
         raise self._reader.error(
-            f"has schema {schema!r}, of {whose} jitlto; this one reads {SCHEMA} to {SCHEMA_CHOICES}",
+            f"has schema {schema!r}, of {whose} jitlto; this one reads {SCHEMA}",
             "build the database again" if is_earlier else "upgrade jitlto, or build the database again",
             code="database-schema",
         )

@@ -10,7 +10,7 @@ from jitlto.base import files
 from jitlto.base.errors import DatabaseError
 from jitlto.database import _records as records
 from jitlto.database._records import Root
-from jitlto.database._rows import DDL, TABLES, Row, checksum, digest_rows, make_rows, schema_of, sha256
+from jitlto.database._rows import DDL, SCHEMA, TABLES, Row, checksum, digest_rows, make_rows, sha256
 from jitlto.database.database import APPLICATION_ID
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment
@@ -50,8 +50,7 @@ def write(
     try:
         with files.replacing(path) as temporary:
             temporary.touch(exist_ok=False)
-            families, fragments = list(families), list(fragments)
-            digest = _fill(temporary, schema_of(families, fragments), meta, make_rows(families, fragments), blobs)
+            digest = _fill(temporary, meta, make_rows(families, fragments), blobs)
             if check is not None:
                 check(temporary, digest)
         return digest
@@ -59,12 +58,12 @@ def write(
         raise files.unwritable(error, path, _HINT, DatabaseError, "database-unwritable") from error
 
 
-def _fill(path: Path, schema: int, meta: Mapping[str, bytes], rows: Iterable[Row], blobs: Mapping[str, bytes]) -> str:
+def _fill(path: Path, meta: Mapping[str, bytes], rows: Iterable[Row], blobs: Mapping[str, bytes]) -> str:
     """Write the tables into an empty file, the same bytes for the same rows, which are sorted; return the digest."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(
             f"PRAGMA page_size={_PAGE}; PRAGMA journal_mode=OFF; PRAGMA application_id={APPLICATION_ID};"
-            f"PRAGMA user_version={schema}; BEGIN; {DDL}"
+            f"PRAGMA user_version={SCHEMA}; BEGIN; {DDL}"
         )
         checksums: dict[str, list[bytes]] = {table: [] for table in TABLES}
         for table, key, record in rows:
@@ -72,7 +71,7 @@ def _fill(path: Path, schema: int, meta: Mapping[str, bytes], rows: Iterable[Row
             row = (key, record.decode(), checksums[table][-1])
             connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", row)  # noqa: S608 - our own names
         part = sha256(meta["part"]) if meta else None
-        root = records.encode(Root(schema, {table: digest_rows(each) for table, each in checksums.items()}, part))
+        root = records.encode(Root(SCHEMA, {table: digest_rows(each) for table, each in checksums.items()}, part))
         digest = sha256(root)
         for name, value in {"digest": digest.encode(), "root": root, **meta}.items():
             connection.execute("INSERT INTO meta VALUES (?, ?)", (name, value.decode()))

@@ -334,8 +334,6 @@ def test_the_database_says_which_headers_are_whose(udf: KernelFamily) -> None:
     record = udf.record
     assert record.common == ("type",)
     assert dict(record.choose({"type": "float"}).headers)["user.cuh"].endswith("float user(float);\n")
-    with udf.database.path.open("rb") as file:
-        assert int.from_bytes(file.read(64)[60:64], "big") == 6  # the schema: earlier releases read no such database
     for command in (["ls"], ["show", "udf/kern[type=float]"], ["verify"]):
         assert succeeds(command[0], udf.database.path, *command[1:])
     checked = succeeds("check", "--link", "sm_90", udf.database.path)

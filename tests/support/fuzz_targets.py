@@ -30,7 +30,7 @@ from jitlto.compile.compiler import CompiledSource
 from jitlto.cuda import nvjitlink, ptx
 from jitlto.cuda.nvfatbin import list_images
 from jitlto.database import FragmentDatabase, writer
-from jitlto.database._rows import SCHEMA, TABLES
+from jitlto.database._rows import TABLES
 from jitlto.families import declaration, matrix
 from jitlto.families.templates import render_family
 from jitlto.launch.arguments import make_converter
@@ -222,7 +222,7 @@ def with_rows(path: Path, content: Iterable[Any], part: Any = None) -> None:
         blobs = dict(connection.execute("SELECT sha256, data FROM blob"))
     meta = {} if part is None else {"part": json.dumps(part, sort_keys=True, separators=(",", ":")).encode()}
     path.unlink()
-    writer._fill(path, SCHEMA, meta, ((*name, record) for name, record in sorted(listed.items())), blobs)
+    writer._fill(path, meta, ((*name, record) for name, record in sorted(listed.items())), blobs)
 
 
 def use(path: Path) -> None:
