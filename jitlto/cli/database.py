@@ -1,8 +1,6 @@
 """``jitlto ls`` and ``show``: what a database holds."""
 
 import json
-import shutil
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -15,7 +13,7 @@ from jitlto.base.errors import DatabaseError
 from jitlto.base.mangling import demangle
 from jitlto.base.text import format_bytes, pluralize, suggest
 from jitlto.base.types import Parameter
-from jitlto.cli.output import print_result, word
+from jitlto.cli.output import hang, print_result, word
 from jitlto.cli.parameters import PATH, json_option
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.database import FragmentDatabase
@@ -52,8 +50,6 @@ def ls(database: Path, long: bool, as_json: bool) -> None:
 
 def draw_tree(family: FamilyView) -> Iterator[str]:
     """Yield lines about a family, its groups, and the values of their parameters."""
-    columns = shutil.get_terminal_size().columns
-    wrapper = textwrap.TextWrapper(columns, break_long_words=False, break_on_hyphens=False)
     yield f"{click.style(family.name, bold=True)}: {family.summary}"
     for group in family.groups:
         first, further = ("└─ ", "     ") if group is family.groups[-1] else ("├─ ", "│    ")
@@ -62,8 +58,7 @@ def draw_tree(family: FamilyView) -> Iterator[str]:
         yield f"{first}{click.style(group.record.name, bold=True)}: {group.record.role}, {held}"
         width = max(map(len, group.values), default=0)
         for name, values in group.values.items():
-            wrapper.initial_indent, wrapper.subsequent_indent = (f"{further}{n:<{width}}  " for n in (name, ""))
-            yield from wrapper.wrap(", ".join(map(word, values)))
+            yield from hang(f"{further}{name:<{width}}  ", ", ".join(map(word, values)), further)
 
 
 @click.command(epilog="Example: jitlto show search.fragdb 'apply_filter[filter_name=filter_none,idx_type=int64_t]'")

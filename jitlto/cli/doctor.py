@@ -6,7 +6,7 @@ from itertools import zip_longest
 import click
 
 from jitlto.check.environment import Component, diagnose
-from jitlto.cli.output import print_result
+from jitlto.cli.output import hang, print_result
 from jitlto.cli.parameters import json_option
 
 
@@ -29,9 +29,11 @@ def _lines(found: Sequence[Component], wrong: Collection[str]) -> Iterator[str]:
     for finding, following in zip_longest(found, found[1:]):
         bad = ("✗", "red") if finding.needed_for == "linking" else ("–", "yellow")
         mark, colour = ("✓", "green") if finding.ok else bad
-        yield f"{click.style(mark, fg=colour)} {finding.name:<{width}}  {finding.value}"
+        first, *further = hang(f"{mark} {finding.name:<{width}}  ", finding.value)
+        yield click.style(mark, fg=colour) + first[1:]
+        yield from further
         if finding.remedy and not finding.ok and not (following and following.remedy == finding.remedy):
-            yield f"   {'':<{width}} → {finding.remedy}"
+            yield f"   {'':<{width}} → {finding.remedy}"  # whole, so that it can be copied
     if "linking" in wrong:
         yield "\nlinking cannot work yet: see ✗ above"
     elif "building" in wrong:

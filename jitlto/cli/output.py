@@ -8,7 +8,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +46,17 @@ def word(value: object) -> str:
     if isinstance(value, str) and value and value.isascii() and value.isprintable() and not set(value) & {*' "='}:
         return value
     return json.dumps(value)
+
+
+def hang(begin: str, text: str, rule: str = "") -> list[str]:
+    """Return a text behind ``begin`` in lines that a terminal has room for, further ones below it and behind ``rule``.
+
+    Where nobody looks it is one line.
+    """
+    columns, _ = shutil.get_terminal_size((len(begin) + len(text), 0))
+    below = rule + " " * (len(begin) - len(rule))
+    wrapper = textwrap.TextWrapper(columns, begin, below, break_long_words=False, break_on_hyphens=False)
+    return wrapper.wrap(text)
 
 
 def print_failure(error: JitltoError) -> None:

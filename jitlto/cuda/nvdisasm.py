@@ -15,8 +15,7 @@ def find_program() -> str:
         raise ToolchainError(
             "nvdisasm not found",
             code="toolchain-missing",
-            hint="pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit and CUDA_HOME; "
-            "--dump ptx and --dump cubin need nothing",
+            hint="pip install 'jitlto[nvdisasm]', or a CUDA toolkit and CUDA_HOME; --dump ptx and cubin need nothing",
         )
     return program
 

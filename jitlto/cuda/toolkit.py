@@ -24,8 +24,8 @@ _PART = 1 << 16
 
 
 def cuda_major() -> int | None:
-    """Return the CUDA major of cuda-bindings, which all components are to have; None if it is not installed."""
-    release = libraries.bindings_release()
+    """Return the CUDA major of cuda-bindings, or else of nvJitLink's package; None if neither is installed."""
+    release = libraries.bindings_release() or libraries.installed_release("")
     return int(release.partition(".")[0]) if release else None
 
 

@@ -58,6 +58,9 @@ def test_a_missing_component_is_an_error_that_says_what_to_install(monkeypatch: 
 def test_what_to_install_is_of_the_cuda_major_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     major = nvjitlink.version().major
     assert toolkit.cuda_major() == major
+    with monkeypatch.context() as patch:  # as beside PyTorch, which brings nvJitLink without the bindings
+        patch.setattr(libraries, "bindings_release", lambda: None)
+        assert toolkit.cuda_major() == major
     for there, named in ((major, {major}), (None, {12, 13})):
         monkeypatch.setattr(toolkit, "cuda_major", lambda there=there: there)
         assert {each for each in (12, 13) if f"cu{each}" in toolkit.install_hint("numba")} == named
