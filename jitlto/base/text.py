@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 _LONGEST = 200  # characters of a value in a message
 _DIGEST = r"\b([0-9a-f]{12})[0-9a-f]{20,}\b"
@@ -47,6 +48,12 @@ def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     near = difflib.get_close_matches(name, list(known))
     best = min(near, key=lambda each: each[:1] != name[:1], default=None)
     return f"did you mean {best!r}?" if best else otherwise
+
+
+def suggest_file(name: str, places: Iterable[Path]) -> str:
+    """Return ``did you mean 'x'?`` with the nearest file in some directories and those in them, or nothing."""
+    known = [str(path.relative_to(place)) for place in places for form in ("*", "*/*") for path in place.glob(form)]
+    return suggest(name, [each for each in known if each.endswith(f"/{name}")] or known)
 
 
 def describe_differences(one: str, other: str) -> tuple[str, str]:

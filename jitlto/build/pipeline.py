@@ -13,7 +13,7 @@ from types import NoneType
 
 from jitlto.base.entry import digest_of
 from jitlto.base.errors import BuildError, CompileError, JitltoError
-from jitlto.base.text import check_type, format_bytes, pluralize
+from jitlto.base.text import check_type, format_bytes, pluralize, suggest_file
 from jitlto.build import proof, shards
 from jitlto.build.assemble import assemble
 from jitlto.build.binaries import assemble_binaries
@@ -31,6 +31,7 @@ from jitlto.build.proofs import Proofs
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
 from jitlto.compile.compiler import CompiledSource
+from jitlto.compile.diagnostics import find_missing_header
 from jitlto.compile.sides import explain
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
@@ -208,4 +209,9 @@ def _explain(request: CompileRequest, error: JitltoError, compiler: InterfaceCom
         explain(error, interface_texts(request.config), own_texts(request.rendered, request.config))
         error.hint = error.hint and request.rendered.headers.locate(error.hint)
         return find_broken(compiler, request.config, request.config.interfaces) or error
+    if isinstance(error, CompileError) and (name := find_missing_header(error.log)):
+        near = suggest_file(name, request.config.own.directories)
+        led = [f"{each}={value}" for each, value in request.rendered.combination.items() if value and value in name]
+        made = f"its name is made from {', '.join(led)};" if led else ""
+        error.hint = " ".join(filter(None, (near, made, error.hint)))
     return error

@@ -5,6 +5,7 @@ import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -13,7 +14,7 @@ from jitlto.base import files
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import BuildError, FamilyError, ToolchainError
 from jitlto.base.mangling import base_name
-from jitlto.base.text import check_type
+from jitlto.base.text import check_type, suggest_file
 from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
@@ -158,7 +159,8 @@ def _read_binary(rendered: RenderedSource) -> bytes:
         return files.read(rendered.text)
     except (OSError, ValueError) as error:
         what = f"{rendered.text} cannot be read: {getattr(error, 'strerror', error)}"
-        hint = "the path is relative to family.toml"
+        path = Path(rendered.text)
+        hint = f"{suggest_file(path.name, [path.parent])} the path is relative to family.toml".lstrip()
         raise BuildError(what, code="build-binary-unreadable", where=rendered.origin, hint=hint) from None
 
 

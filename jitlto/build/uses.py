@@ -29,7 +29,9 @@ def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] |
         for values in [dict(each.values) for each in family.choices] or [{}]:
             records = {each: families[each].choose(values) for each in (name, *family.uses)}
             for used in map(records.__getitem__, family.uses):
-                if further := sorted({*families[used.name].common} - values.keys()):
+                further = sorted({*families[used.name].common} - values.keys())
+                # With it in every key, the family finds a header of its own in place of one that depends on it.
+                if further and not all(further[0] in group.key for group in family.groups):
                     what = f"the interfaces of {used.name} depend on {further[0]}, which {name} does not have"
                     hint = f"add {further[0]} to the key of every entrypoint and group of {name}"
                     raise FamilyError(what, code="family-use", where=where, hint=hint)
@@ -48,7 +50,7 @@ def _find_differences(
     for header in sorted((included.keys() & headers.keys()) - own.keys()):
         what = f"{included[header]} of {used.name} includes or asks for {header}, a header of its user {family.name}"
         yield what, f"give {header} another name in {family.name}"
-    for header, text in own.items():
+    for header, text in sorted(own.items(), key=lambda each: each[0] not in headers):  # why others are not, comes first
         if (found := headers.get(header)) != text:
             # An include of a header that is not searched for first has its exact name.
             names = re.findall(r'[<"]\+\d+//([^">]+)[">]', (found or b"").decode("utf-8", "surrogateescape"))

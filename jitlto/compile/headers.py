@@ -92,6 +92,11 @@ class HeaderSearch:
         """Return the content of the header ``name``, None if no root has it."""
         return None if (place := self._named(name)) is None else self._read(place)
 
+    @property
+    def directories(self) -> list[Path]:
+        """The directories of the author's headers."""
+        return [*map(Path, self._roots[: self._own])]
+
     def path(self, name: str) -> Path | None:
         """Return the path of the header ``name``, None if no root has it."""
         place = self._named(name)

@@ -12,7 +12,7 @@ import msgspec
 
 from jitlto.base.errors import FamilyError, JitltoError
 from jitlto.base.files import normal_path
-from jitlto.base.text import suggest
+from jitlto.base.text import suggest, suggest_file
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.matrix import Matrix, load_matrix
@@ -595,8 +595,7 @@ def _first(name: str, places: Iterable[Path]) -> Path | None:
 def _find_file(table: TomlTable, key: str, name: str, places: Sequence[Path]) -> Path:
     if path := _first(name, places):
         return path
-    known = [str(path.relative_to(place)) for place in places for form in ("*", "*/*") for path in place.glob(form)]
-    near = suggest(name, [each for each in known if each.endswith(f"/{name}")] or known)
-    hint = f"{near} looked for {' and '.join(str(normal_path(place / name)) for place in places)}".strip()
+    candidates = " and ".join(str(normal_path(place / name)) for place in places)
+    hint = f"{suggest_file(name, places)} looked for {candidates}".strip()
     hint += _INSTEAD.get(key, "") if key not in table else ""
     raise table.error(f"{key} {name!r} does not exist", hint, case="missing-file")

@@ -188,6 +188,10 @@ class Value(str):
         return Value(str.lower(self))
 
 
+# As Python and Jinja call it in their messages.
+Value.__name__, Value.__module__ = "text", "builtins"
+
+
 class _Context(jinja2.runtime.Context):
     """A context that notes which names are looked up."""
 

@@ -69,11 +69,13 @@ class Planner(Generic[Loaded]):
         database, record = self._family.database, self._family.record
         fragment = database.get(parsed)
         if fragment is None or not record.select([fragment]):
+            given, group = dict(parsed.parameters), record.group(parsed.group)
+            missing = [name for name in group.key if name not in given] if group else []
             raise PlanError(
                 f"no fragment {parsed} in family {self._family.name}",
                 code="plan-unknown-fragment",
                 where=str(database.path),
-                hint="`jitlto ls -l DB` lists them",
+                hint=f"give {' and '.join(missing)}" if missing else "`jitlto ls -l DB` lists them",
             )
         self._pinned.append(fragment)
         return self

@@ -285,6 +285,9 @@ def test_a_file_that_is_missing_or_a_directory_is_one_error(tmp_path: Path) -> N
         with raises(BuildError, "build-binary-unreadable", "lib.bin", reason, hint="relative to family.toml"):
             build([load_family(path)], tmp_path / "made.fragdb", executor=compiler())
         (path.parent / "lib.bin").mkdir(exist_ok=True)
+    (path.parent / "lib.bin").rename(path.parent / "libs.bin")
+    with raises(BuildError, "build-binary-unreadable", hint="did you mean 'libs.bin'?"):
+        build([load_family(path)], tmp_path / "made.fragdb", executor=compiler())
 
 
 def test_a_function_with_another_layout_is_refused(tmp_path: Path) -> None:

@@ -491,3 +491,18 @@ def test_headers_of_sources_tell_keys_apart_where_interfaces_depend_on_values_to
     }
     record = RenderedFamilies([load_family(write_family(tmp_path, files))]).records["both"]
     assert [choice.values for choice in record.choices] == [(("type", "float"),)]
+
+
+def test_a_header_of_a_users_own_in_place_of_one_that_depends_on_a_parameter_is_named(tmp_path: Path) -> None:
+    """Both families have the parameter in every key."""
+    toml = SHARED["common/family.toml"].replace('"common"', '"common"\nheaders = {"n.inc" = "n.inc.jinja"}')
+    files = SHARED | {
+        "common/family.toml": toml,
+        "common/n.inc.jinja": "#pragma once\nusing number = {{data_type}};\n",
+        "common/scale.cuh": '#pragma once\n#include "n.inc"\n__device__ number scale(number);\n',
+        "common/scale.cu.jinja": "__device__ number scale(number a) { return {{expr}}; }\n",
+        "search/scale.cuh": "#pragma once\n__device__ float scale(float);\n",
+    }
+    write_family(tmp_path, files)
+    with raises(FamilyError, "family-use", "another header 'scale.cuh'", where="[use]", hint="another name"):
+        RenderedFamilies([load_family(tmp_path / "search/family.toml")])

@@ -166,6 +166,12 @@ def test_a_compile_error_shows_lines_source_template_and_combination(build_famil
     assert f"     2 | // {failed[1]}" in text
 
 
+def test_a_header_that_a_value_of_the_matrix_names_and_is_missing(build_family: BuildFamily) -> None:
+    files = changed(op__cu__jinja='#include "{{op_name}}.cuh"\n' + MINI["op.cu.jinja"], square__cuh="", twicer__cuh="")
+    with raises(CompileError, "compile-missing-header", "made from op_name=twice", hint="did you mean 'twicer.cuh'?"):
+        build_family(files)
+
+
 def test_two_families_of_one_name(tmp_path: Path) -> None:
     families = [declaration.load_family(write_family(tmp_path / place, MINI)) for place in ("a", "b")]
     with raises(FamilyError, "family-duplicate", "mini"):

@@ -141,3 +141,12 @@ def test_no_name_leads_out_of_the_directory(tmp_path: Path, name: str) -> None:
     (tmp_path / "family" / "t.jinja").write_text(f"{{% include '{name.format(tmp_path)}' %}}")
     with raises(RenderError, "render-missing-template"):
         Template(tmp_path / "family" / "t.jinja", "jinja").render({})
+
+
+@pytest.mark.parametrize(
+    "expression", ["data_type.foo.bar", "data_type['a']", "data_type()", "-veclen", "range(veclen)"]
+)
+def test_messages_call_a_value_text(expression: str) -> None:
+    with pytest.raises(RenderError, match="'text") as caught:
+        render(expression)
+    assert "Value" not in str(caught.value)

@@ -36,7 +36,7 @@ def test_a_callback_is_a_symbol_and_ltoir_that_links(family: KernelFamily, group
 
 
 def test_values_name_one_fragment(family: KernelFamily) -> None:
-    with raises(PlanError, "plan-unknown-fragment", "callbacks/scale[]"):
+    with raises(PlanError, "plan-unknown-fragment", "callbacks/scale[]", hint="give type"):
         family.callback("scale", arch="sm_90")
     with raises(UnknownValueError, None, "half", hint="double, float"):
         family.callback("scale", type="half", arch="sm_90")
