@@ -1,5 +1,6 @@
 """Wording shared by messages of both wings and the command line."""
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -73,3 +74,17 @@ def format_bytes(count: int) -> str:
     while value >= 999.5 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{count} B" if unit == 0 else f"{value:.{0 if value >= 99.95 else 1}f} {_UNITS[unit]}"
+
+
+def word(value: object) -> str:
+    """Return a value as it is if its end is unambiguous, and else as JSON, which can escape anything."""
+    if isinstance(value, str) and value and value.isascii() and value.isprintable() and not set(value) & {*' "='}:
+        return value
+    return json.dumps(value)
+
+
+def hang(begin: str, text: str, columns: int, below: str = "") -> list[str]:
+    """Return a text in lines of so many characters, the first behind ``begin`` and others behind ``below``."""
+    import textwrap  # imported lazily: for output alone
+
+    return textwrap.TextWrapper(columns, begin, below, break_long_words=False, break_on_hyphens=False).wrap(text)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,15 @@ from msgspec import to_builtins
 
 from jitlto.base.errors import DatabaseError
 from jitlto.base.mangling import demangle
-from jitlto.base.text import format_bytes, pluralize, suggest
+from jitlto.base.text import format_bytes, suggest
 from jitlto.base.types import Parameter
-from jitlto.cli.output import hang, print_result, word
+from jitlto.cli.output import columns, print_result
 from jitlto.cli.parameters import PATH, json_option
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.database import FragmentDatabase
 from jitlto.record.fragment import Fragment, FragmentKey
 from jitlto.report.content import FamilyView, describe, size
+from jitlto.report.tree import draw
 
 _LISTED = 10  # of several fragments
 
@@ -42,23 +42,16 @@ def ls(database: Path, long: bool, as_json: bool) -> None:
             for each in (*fragments, *supplied):
                 click.echo(f"{each.role:<10} {size([each]) or 'supplied':>8}  {each.key}")
         else:
-            for line in chain.from_iterable(map(draw_tree, described.families)):
-                click.echo(line)
+            for view in described.families:
+                print_tree(view)
         taken = format_bytes(opened.path.stat().st_size)
         click.echo(f"{opened.path}: {taken}, digest {opened.digest}", err=True)
 
 
-def draw_tree(family: FamilyView) -> Iterator[str]:
-    """Yield lines about a family, its groups, and the values of their parameters."""
-    yield f"{click.style(family.name, bold=True)}: {family.summary}"
-    for group in family.groups:
-        first, further = ("└─ ", "     ") if group is family.groups[-1] else ("├─ ", "│    ")
-        held = f"{pluralize(len(group.by_cell), 'fragment')}, {format_bytes(size(group.by_cell.values()))}"
-        held = "supplied by callers" if group.record.supplied else held
-        yield f"{first}{click.style(group.record.name, bold=True)}: {group.record.role}, {held}"
-        width = max(map(len, group.values), default=0)
-        for name, values in group.values.items():
-            yield from hang(f"{further}{name:<{width}}  ", ", ".join(map(word, values)), further)
+def print_tree(family: FamilyView) -> None:
+    """Print a family as a tree."""
+    for line in draw(family, columns(), lambda name: click.style(name, bold=True)):
+        click.echo(line)
 
 
 @click.command(epilog="Example: jitlto show search.fragdb 'apply_filter[filter_name=filter_none,idx_type=int64_t]'")

@@ -10,7 +10,7 @@ from jitlto.base.errors import NoDeviceError
 from jitlto.base.files import temporary_directory
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.build.pipeline import build
-from jitlto.cli.database import draw_tree
+from jitlto.cli.database import print_tree
 from jitlto.cli.output import progress
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
@@ -38,8 +38,7 @@ def demo() -> int:
             report = build([declaration.load_family(declaration.find_family("search"))], path, observer=observer)
         with FragmentDatabase(path) as database:
             search, (described,) = KernelFamily("search", database), describe(database).families
-            for line in draw_tree(described):
-                click.echo(line)
+            print_tree(described)
             kernels = [kernel.resolution.fragments for kernel in search.kernels()]
             together, apart = size(described.fragments), sum(map(size, kernels))
             click.echo(

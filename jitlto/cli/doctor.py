@@ -5,8 +5,9 @@ from itertools import zip_longest
 
 import click
 
+from jitlto.base.text import hang
 from jitlto.check.environment import Component, diagnose
-from jitlto.cli.output import hang, print_result
+from jitlto.cli.output import columns, print_result
 from jitlto.cli.parameters import json_option
 
 
@@ -29,7 +30,7 @@ def _lines(found: Sequence[Component], wrong: Collection[str]) -> Iterator[str]:
     for finding, following in zip_longest(found, found[1:]):
         bad = ("✗", "red") if finding.needed_for == "linking" else ("–", "yellow")
         mark, colour = ("✓", "green") if finding.ok else bad
-        first, *further = hang(f"{mark} {finding.name:<{width}}  ", finding.value)
+        first, *further = hang(f"{mark} {finding.name:<{width}}  ", finding.value, columns(), " " * (width + 4))
         yield click.style(mark, fg=colour) + first[1:]
         yield from further
         if finding.remedy and not finding.ok and not (following and following.remedy == finding.remedy):

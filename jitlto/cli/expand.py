@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from jitlto.base.text import word
 from jitlto.cli.ending import print_warning
-from jitlto.cli.output import word
 from jitlto.cli.parameters import PATH, json_option
 from jitlto.families.matrix import load_matrix
 

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,22 +40,9 @@ def print_result(result: object, lines: Iterable[str], *, as_json: bool) -> None
         click.echo(line)
 
 
-def word(value: object) -> str:
-    """Return a value as it is if its end is unambiguous, and else as JSON, which can escape anything."""
-    if isinstance(value, str) and value and value.isascii() and value.isprintable() and not set(value) & {*' "='}:
-        return value
-    return json.dumps(value)
-
-
-def hang(begin: str, text: str, rule: str = "") -> list[str]:
-    """Return a text behind ``begin`` in lines that a terminal has room for, further ones below it and behind ``rule``.
-
-    Where nobody looks it is one line.
-    """
-    columns, _ = shutil.get_terminal_size((len(begin) + len(text), 0))
-    below = rule + " " * (len(begin) - len(rule))
-    wrapper = textwrap.TextWrapper(columns, begin, below, break_long_words=False, break_on_hyphens=False)
-    return wrapper.wrap(text)
+def columns() -> int:
+    """Return how many characters a terminal's line has room for; where nobody looks, no line is broken."""
+    return shutil.get_terminal_size((1_000_000, 0)).columns
 
 
 def print_failure(error: JitltoError) -> None:

@@ -1,9 +1,9 @@
 """The content of a report: plain values gathered from a database, without reading any image."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import islice
 from math import prod
 
 from jitlto.base.mangling import base_name
@@ -15,7 +15,6 @@ from jitlto.record.family_record import GroupRecord
 from jitlto.record.fragment import Fragment, Role
 from jitlto.report import grid
 
-_MOST_DRAWN = 100  # groups
 _MOST_COUNTED = 10_000  # kernels, in about a second
 
 
@@ -54,7 +53,6 @@ class FamilyView:
         images: Kinds, architectures and compilers, and the bytes of each.
         calls: Caller and callee, groups both, and the names of what is called, without types; the callee is empty where
             neither the database nor a caller provides it.
-        spots: Column and row of each group in a drawing of the calls; empty if there are none, or too many groups.
     """
 
     name: str
@@ -62,7 +60,6 @@ class FamilyView:
     kernels: int | None
     images: Mapping[str, int]
     calls: Mapping[tuple[str, str], Sequence[str]]
-    spots: Mapping[str, tuple[int, int]]
 
     @property
     def fragments(self) -> list[Fragment]:
@@ -118,30 +115,17 @@ def _family(name: str, database: FragmentDatabase) -> FamilyView:
     declared, fragments = database.families[name].groups, database.fragments(name)
     groups = [_group(group, [each for each in fragments if each.key.group == group.name]) for group in declared]
     groups.sort(key=lambda group: (group.record.role is not Role.ENTRYPOINT, group.record.name))
-    calls = _calls(fragments, database.index(name))
-    names = [group.record.name for group in groups]
+    index = database.index(name)
     images: Counter[str] = Counter()
     for image in (image for fragment in fragments for image in fragment.images):
         images[str(image)] += image.size
-    spots = _place(names, calls) if calls and len(names) <= _MOST_DRAWN else {}
-    kernels = 0 if database.part else _count_kernels(database.index(name))
-    return FamilyView(name, groups, kernels, dict(sorted(images.items())), calls, spots)
+    kernels = 0 if database.part else _count_kernels(index)
+    return FamilyView(name, groups, kernels, dict(sorted(images.items())), _calls(fragments, index))
 
 
 def _count_kernels(index: Index) -> int | None:
     found = [*islice(enumerate_kernels(index), _MOST_COUNTED + 1)]
     return None if len(found) > _MOST_COUNTED else sum(isinstance(each, Kernel) for each in found)
-
-
-def _place(names: Sequence[str], calls: Iterable[tuple[str, str]]) -> dict[str, tuple[int, int]]:
-    """Return column and row of each group: to the right of its callers, unless calls go round in a circle."""
-    column = dict.fromkeys(names, 0)
-    edges = [(caller, callee) for caller, callee in calls if caller != callee and {caller, callee} <= {*names}]
-    for _ in names:  # the longest path to a group, at most so long
-        for caller, callee in edges:
-            column[callee] = min(max(column[callee], column[caller] + 1), len(names) - 1)
-    rows: defaultdict[int, Iterator[int]] = defaultdict(count)
-    return {name: (place, next(rows[place])) for name, place in column.items()}
 
 
 def _group(record: GroupRecord, members: Sequence[Fragment]) -> GroupView:

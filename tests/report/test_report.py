@@ -22,7 +22,7 @@ from jitlto.database.writer import write
 from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.record.options import LinkOptions
-from jitlto.report import grid, page
+from jitlto.report import grid, page, tree
 from jitlto.report.content import GroupView, Report, describe
 from jitlto.report.grid import State
 from jitlto.runtime.family import KernelFamily
@@ -155,6 +155,12 @@ def test_calls_are_those_that_groups_require_and_provide(search: KernelFamily) -
         ("search_kernel", "apply_filter"): ["apply_filter"],
         ("search_kernel", "compute_distance"): ["compute_distance"],
     }
+    first = "├─ search_kernel: entrypoint, 24 fragments, "
+    for columns in (40, 60, 200):
+        lines = list(tree.draw(view, columns))
+        assert any(line.startswith(first[: columns // 2]) for line in lines)
+        assert max(map(len, lines)) <= columns
+    assert lines[1].startswith(first) and lines[1].endswith("; calls apply_filter, compute_distance")
 
 
 def test_what_nothing_provides_is_said(tmp_path: Path) -> None:
@@ -165,7 +171,7 @@ def test_what_nothing_provides_is_said(tmp_path: Path) -> None:
     with FragmentDatabase(tmp_path / "torn.fragdb") as database:
         report = describe(database)
     assert dict(report.families[0].calls) == {("kernel", ""): ["called"]}
-    assert "nothing in this database" in page.to_html(report)
+    assert "calls called (of no fragment here)" in page.to_html(report)
 
 
 # --- the page
