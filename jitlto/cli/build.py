@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from jitlto.base.files import SUFFIX
 from jitlto.base.text import pluralize
 from jitlto.build import lineinfo as twins
 from jitlto.build import pipeline, rendered_families
@@ -22,7 +23,6 @@ from jitlto.build.rendered_families import RenderedFamilies, with_used
 from jitlto.build.shards import Shard
 from jitlto.cli.output import check_output, print_built, progress, write_output
 from jitlto.cli.parameters import PATH, allow_incomplete_option, as_callback, jobs_option, json_option
-from jitlto.cli.selection import default_database
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.packaging.project import copy_prebuilt, load_package
@@ -111,7 +111,7 @@ def build(
             named = ", ".join(family.name for family in declared)
             what = f"a part of {named}" if shard else f"{pluralize(len(declared), 'family')}: {named}"
             raise click.UsageError(f"name the database of {what}: -o DB")
-        output = default_database(declared[0].name)
+        output = Path(declared[0].name + SUFFIX)
     check_output(timings, (output,))
     _collect_no_garbage()
     if package and not (shard or lineinfo):

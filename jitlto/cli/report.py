@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from jitlto.base.errors import DatabaseError
+from jitlto.base.text import pluralize
 from jitlto.cli.output import check_output, write_output
 from jitlto.cli.parameters import PATH
 from jitlto.cli.selection import DATABASE, open_database
@@ -29,4 +30,4 @@ def report(database: Path, output: Path) -> None:
             raise DatabaseError(what, code="database-part", where=str(opened.path), hint=MERGE_HINT)
         described = describe(opened, family=family)
     write_output(output, page.to_html(described).encode())
-    click.echo(f"{described.summary} in {output}")
+    click.echo(f"{pluralize(len(described.fragments), 'fragment')} in {output}")

@@ -20,11 +20,6 @@ _NAMED = re.compile(r"(?:[A-Za-z0-9._-]+:)?[A-Za-z_]\w*", re.ASCII)
 _TOML = "family.toml"
 
 
-def default_database(family: str) -> Path:
-    """Return what ``jitlto build`` writes for one family unless it is told otherwise."""
-    return Path(family + SUFFIX)
-
-
 def locate(target: Path) -> tuple[Path, str | None]:
     """Find the database that an argument means, and the family in it if the argument names one.
 
@@ -52,13 +47,13 @@ def locate(target: Path) -> tuple[Path, str | None]:
         from jitlto.families.declaration import load_family  # imported late: few commands read a declaration
 
         name = load_family(toml).name
-        what, hint = f"the family {name} has not been built here", f"jitlto build {target}"
-        missing = DatabaseError(what, code="database-not-found", where=str(default_database(name)), hint=hint)
+        what = f"the family {name} has not been built here"
+        missing = DatabaseError(what, code="database-not-found", where=name + SUFFIX, hint=f"jitlto build {target}")
     if missing is None:
         return target, None  # whoever opens it says what is wrong
-    if not os.path.isfile(default_database(name)):  # noqa: PTH113
+    if not os.path.isfile(name + SUFFIX):  # noqa: PTH113
         raise missing
-    return default_database(name), name
+    return Path(name + SUFFIX), name
 
 
 def is_other_file(target: Path) -> bool:

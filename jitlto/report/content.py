@@ -68,8 +68,9 @@ class FamilyView:
 
     @property
     def summary(self) -> str:
-        """How many fragments make how many kernels."""
-        return summarize(len(self.fragments), self.kernels)
+        """How many fragments make how many kernels, as ``32 fragments → 96 kernels``."""
+        some = f"more than {_MOST_COUNTED} kernels" if self.kernels is None else pluralize(self.kernels, "kernel")
+        return pluralize(len(self.fragments), "fragment") + (f" → {some}" if self.kernels != 0 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +86,6 @@ class Report:
     def fragments(self) -> list[Fragment]:
         """All fragments, by family and group."""
         return [each for family in self.families for each in family.fragments]
-
-    @property
-    def summary(self) -> str:
-        """That of all families together."""
-        counts = [family.kernels for family in self.families]
-        return summarize(len(self.fragments), None if None in counts else sum(filter(None, counts)))
-
-
-def summarize(fragments: int, kernels: int | None) -> str:
-    """Return how many fragments make how many kernels, as ``32 fragments → 96 kernels``."""
-    several = f"more than {_MOST_COUNTED} kernels" if kernels is None else pluralize(kernels, "kernel")
-    return pluralize(fragments, "fragment") + (f" → {several}" if kernels != 0 else "")
 
 
 def describe(database: FragmentDatabase, *, family: str | None = None) -> Report:

@@ -93,7 +93,7 @@ def test_search_has_24_of_64_kernels_and_no_hole(search: KernelFamily) -> None:
         "veclen": ["1", "4", "8", "16"],
     }
     assert (kernels.product, len(kernels.by_cell)) == (64, 24)
-    assert describe(search.database, family="search").summary == "32 fragments → 96 kernels"
+    assert describe(search.database, family="search").families[0].summary == "32 fragments → 96 kernels"
     assert states(kernels.grid) == {State.EXISTS: 24, State.MISSING: 40}
 
 
@@ -111,7 +111,7 @@ def test_a_combination_whose_values_occur_together_is_a_hole(tmp_path: Path) -> 
 def test_a_part_of_a_build_has_no_page(tmp_path: Path) -> None:
     part = PartRecord(1, 2, "0" * 64, 1, (("f", "nvrtc"),), (), ())
     with sample(tmp_path, [{"a": "1"}], part=part) as database:
-        assert describe(database).summary == "2 fragments"
+        assert describe(database).families[0].summary == "2 fragments"
     done = jitlto("report", tmp_path / "sample.fragdb", "-o", tmp_path / "x.html")
     fails(done, 1, "[database-part]", "jitlto merge")
     assert not (tmp_path / "x.html").exists()
