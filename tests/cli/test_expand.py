@@ -9,7 +9,8 @@ from click.testing import CliRunner, Result
 
 from jitlto.cli.expand import expand
 from jitlto.families import matrix
-from tests.support.commands import jitlto
+from tests.support.commands import fails, jitlto, succeeds
+from tests.support.families import MINI, write_family
 
 GOOD = {"_type": [{"data_type": "float", "abbrev": "f"}, {"data_type": "__half"}], "veclen": ["1", "4"]}
 
@@ -59,6 +60,25 @@ def test_warnings_go_to_stderr_and_change_nothing(tmp_path: Path, option: str | 
     first, second = result.stderr.splitlines()
     assert first.startswith(f"warning: {path} (/type): ") and "`_type`" in first
     assert second.startswith(f"warning: {path} (/type/0/_abbrev): ") and "`abbrev`" in second
+
+
+@pytest.mark.parametrize("target", ["mini", "mini/family.toml", "fragments/mini"])
+def test_of_a_family_each_group_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_family(tmp_path / target.replace("/family.toml", ""), MINI)
+    assert succeeds("expand", target).splitlines() == [
+        "kern: data_type=float",
+        "kern: data_type=double",
+        *(
+            f"op: {expression} data_type={data_type}"
+            for expression in ('expr="a + a" op_name=twice', 'expr="a * a" op_name=square')
+            for data_type in ("float", "double")
+        ),
+    ]
+    told = json.loads(succeeds("expand", target, "--json"))
+    assert told["kern"] == [{"data_type": "float"}, {"data_type": "double"}]
+    assert [len(told[name]) for name in told] == [2, 4]
+    fails(jitlto("expand", target, "--lenient"), 2, "--lenient")
 
 
 def test_exit_status_is_0_1_or_2_and_an_error_is_a_message(good: Path, tmp_path: Path) -> None:
