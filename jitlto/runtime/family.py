@@ -247,10 +247,10 @@ class KernelFamily(Shared):
             **configuration: The values of its key.
 
         Returns:
-            The symbol, and LTO-IR in a fatbin, as ``cufftXtSetJITCallback`` takes them.
+            The function's name in C++, and LTO-IR in a fatbin, as ``cufftXtSetJITCallback`` takes them.
 
         Raises:
-            PlanError: If no fragment has these values, or it has not one function or requires another's.
+            PlanError: If no fragment has these values, or it defines more than one C++ function or requires another.
             VersionError, ArchitectureError: If the installed nvJitLink cannot link it for the target.
         """
         return self.planner(None, **configuration).callback(group, arch)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.errors import ArchitectureError, PlanError, UnknownValueError
+from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.cuda import nvfatbin
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
@@ -24,9 +25,12 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
 
 @pytest.mark.parametrize("group", ["scale", "shift"])
 @pytest.mark.parametrize("type_name", ["float", "double"])
-def test_a_callback_is_a_symbol_and_ltoir_that_links(family: KernelFamily, group: str, type_name: str) -> None:
-    symbol, data = family.callback(group, type=type_name, arch="sm_90")
-    assert symbol == group
+def test_a_callback_is_a_name_and_ltoir_that_links(family: KernelFamily, group: str, type_name: str) -> None:
+    name, data = family.callback(group, type=type_name, arch="sm_90")
+    assert name == group
+    (fragment,) = (each for each in family.database.fragments() if str(each.key) == f"callbacks/{group}[type={type_name}]")
+    symbol = fragment.provides[0].name
+    assert demangle(symbol).startswith(f"{group}(void*, unsigned long long, ")
     assert [str(image.architecture) for image in nvfatbin.list_images(data)] == ["75"]
     linked = link(
         [LinkInput(InputKind.FATBIN, data, "callback"), make_stub([symbol], None)], Architecture(90), ["-lto"]
@@ -44,9 +48,9 @@ def test_values_name_one_fragment(family: KernelFamily) -> None:
         family.callback("load", type="float", arch="sm_90")
 
 
-def test_a_template_may_be_a_callback_and_a_kernel_is_none(mini: KernelFamily) -> None:
-    symbol, _ = mini.callback("op", data_type="float", op_name="twice", arch="sm_90")
-    assert symbol == "_ZN4mini2opIfEET_S1_"
+def test_kernels_and_instantiations_of_templates_are_no_callbacks(mini: KernelFamily) -> None:
+    with raises(PlanError, "plan-callback", "mini/op[data_type=float,op_name=twice]", "mini::op<float>"):
+        mini.callback("op", data_type="float", op_name="twice", arch="sm_90")
     with raises(PlanError, "plan-callback", "mini/kern[data_type=float]"):
         mini.callback("kern", data_type="float", arch="sm_90")
 
@@ -54,9 +58,9 @@ def test_a_template_may_be_a_callback_and_a_kernel_is_none(mini: KernelFamily) -
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ('extern "C" __device__ void shift(float* x) { *x = 1; }\n__device__ void other() {}', ["other(), shift"]),
+        ("__device__ void shift(float* x) { *x = 1; }\n__device__ void other() {}", ["other(), shift(float*)"]),
         (
-            '__device__ int other(int);\nextern "C" __device__ int shift(int x) { return other(x); }',
+            "__device__ int other(int);\n__device__ int shift(int x) { return other(x); }",
             ["requires other(int)"],
         ),
         ("__device__ int shift = 1;", ["defines shift"]),
@@ -67,6 +71,13 @@ def test_what_is_not_one_function_by_itself_is_no_callback(tmp_path: Path, text:
         tmp_path, CALLBACKS | {"shift.cu.jinja": f"// {{{{type}}}}\n{text}\n", "types.json": TYPE}, "callbacks"
     )
     with raises(PlanError, "plan-callback", "callbacks/shift[type=float]", *names, hint="static"):
+        family.callback("shift", type="float", arch="sm_90")
+
+
+def test_a_function_of_c_is_no_callback_since_libraries_declare_one_of_cxx(tmp_path: Path) -> None:
+    shift = CALLBACKS["shift.cu.jinja"].replace("__device__", 'extern "C" __device__')
+    family = built(tmp_path, CALLBACKS | {"shift.cu.jinja": shift, "types.json": TYPE}, "callbacks")
+    with raises(PlanError, "plan-callback", "callbacks/shift[type=float]", hint="C++"):
         family.callback("shift", type="float", arch="sm_90")
 
 

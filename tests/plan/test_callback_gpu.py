@@ -62,10 +62,9 @@ def test_cufft_loads_and_stores_through_fragments(
     try:
         kept = []  # until the plan is made: cuFFT copies neither the name nor the code
         for group, of in (("scale", load), ("shift", store)):
-            symbol, ltoir = family.callback(group, type=data_type)
-            name = symbol.encode()
-            kept.append((name, ltoir))
-            call("set_callback", handle, name, ltoir, len(ltoir), of, caller_info)
+            name, ltoir = family.callback(group, type=data_type)
+            kept.append((name.encode(), ltoir))
+            call("set_callback", handle, kept[-1][0], ltoir, len(ltoir), of, caller_info)
         call("cufftMakePlan1d", handle, size, kind, batch, ctypes.byref(work))
         pointers = (ctypes.c_void_p(array.data.ptr) for array in (given, made))
         call(execute, handle, *pointers, _FORWARD)

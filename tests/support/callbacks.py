@@ -13,12 +13,12 @@ CALLBACKS = {
     "scale.cu.jinja": """static __device__ {{type}} factor(const void* info, unsigned long long offset) {
   return static_cast<const {{type}}*>(info)[0] * static_cast<{{type}}>(offset % 7);
 }
-extern "C" __device__ {{type}}2 scale(void* in, unsigned long long offset, void* info, void* shared) {
+__device__ {{type}}2 scale(void* in, unsigned long long offset, void* info, void* shared) {
   const {{type}}2 value = static_cast<const {{type}}2*>(in)[offset];
   return {value.x * factor(info, offset), value.y * factor(info, offset)};
 }
 """,
-    "shift.cu.jinja": """extern "C" __device__ void shift(
+    "shift.cu.jinja": """__device__ void shift(
     void* out, unsigned long long offset, {{type}}2 value, void* info, void* shared) {
   static_cast<{{type}}2*>(out)[offset] = {value.x + static_cast<const {{type}}*>(info)[1], value.y};
 }
