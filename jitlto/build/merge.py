@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -10,7 +10,6 @@ from pathlib import Path
 from jitlto.base.errors import BuildError
 from jitlto.base.text import describe_differences, pluralize
 from jitlto.build import proof
-from jitlto.build.binaries import join
 from jitlto.build.cache.cache import Cache
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.proofs import Proofs
@@ -72,11 +71,8 @@ def merge_databases(
         families: dict[str, _Family] = {}
         for family in (each for one in opened if one.part is None for each in _read(one)):
             known = families.setdefault(family.record.name, family)
-            joined = {key: join(one, family.fragments.get(key)) for key, one in known.fragments.items()}
-            fragments_of = {key: one for key, one in joined.items() if one}
-            if known.record != family.record or fragments_of.keys() != {*known.fragments, *family.fragments}:
+            if (known.record, known.fragments) != (family.record, family.fragments):
                 raise _conflict(f"the family {family.record.name}", known.path, family.path)
-            families[family.record.name] = replace(known, fragments=fragments_of)
         if parts := [(one, one.part) for one in opened if one.part]:
             for part, number in parts:
                 for name in part.families.keys() & families.keys():
@@ -125,9 +121,8 @@ def _join(parts: Sequence[tuple[FragmentDatabase, PartRecord]], advice: list[str
             raise BuildError(what, code="build-foreign-part", where=str(source.path), hint=hint)
         for fragment in source.fragments():
             known, path = holders.setdefault(fragment.key, (fragment, source.path))
-            if (joined := join(known, fragment)) is None:
+            if known != fragment:
                 raise _conflict(str(fragment.key), path, source.path)
-            holders[fragment.key] = joined, path
         for family, identity in part.toolchains:
             if source.fragments(family):
                 other, path = compilers.setdefault(family, (identity, source.path))

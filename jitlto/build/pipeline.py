@@ -118,8 +118,8 @@ def build(
         scheduler.run(_announce(sources, shard, observer))
         if scheduler.failures:
             raise _explain_all(scheduler, compiler)
-        proofs = Proofs(store := cache.store if cache else None)
-        assemble_binaries(sources, fragments, blobs, store)
+        proofs = Proofs(cache.store if cache else None)
+        assemble_binaries(sources, fragments, blobs)
         known = proofs.key("interfaces", repr(sources.records), scheduler.keys, sorted(blobs))
         own, is_known = {f.name: f.own_interfaces for f in sources.families}, proofs.has(known) and not shard
         interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, own)

@@ -6,19 +6,20 @@ from functools import partial
 from itertools import combinations
 
 from jitlto.base.errors import JitltoError, LinkError, ToolchainError
+from jitlto.base.mangling import is_toolkit_name
 from jitlto.base.versions import Architecture
 from jitlto.build.findings import Finding, Kind, message_of
 from jitlto.build.proof import FamilyProof
 from jitlto.check.covering_array import choose_cover
 from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink
-from jitlto.cuda.compatibility import can_link_for, linkable_architectures
+from jitlto.cuda.compatibility import can_link_for, linkable_architectures, linked_kind
 from jitlto.cuda.nvjitlink import stored_input
-from jitlto.link.definitions import CONFLICT, ConflictSearch, LinkedAlone
+from jitlto.link.definitions import CONFLICT, ConflictSearch, LinkedAlone, conflict
 from jitlto.link.parallel import default_workers
 from jitlto.plan.enumeration import Kernel
 from jitlto.plan.user_code.inputs import make_stub
-from jitlto.record.fragment import BINARY, ImageKind
+from jitlto.record.fragment import BINARY, Fragment, ImageKind
 from jitlto.runtime.family import KernelFamily
 
 _MANY = 8  # inputs of a comparison that uses all cores by itself
@@ -60,7 +61,33 @@ def compare_family(
         if error.code == CONFLICT:  # of sources, whatever the target
             failure = replace(failure, arch=None, log="")
         failures.append(failure)
-    return failures, [], len(pairs) if targets else None
+    texts, notes = _compare_compiled(family.name, chosen)
+    return [*failures, *texts], notes, len(pairs) if targets else None
+
+
+def _compare_compiled(family: str, kernels: Sequence[Kernel]) -> tuple[list[Finding], list[Finding]]:
+    """Compare the weak functions of fragments without LTO-IR, as PTX has them; return failures, and a note on the rest.
+
+    Other releases write other PTX for the same text.
+    """
+    failures, compiled = dict[tuple[Fragment, ...], Finding](), set[str]()
+    for kernel in kernels:
+        for pair in combinations(kernel.resolution.fragments, 2):
+            keys = [each.key.text for each in pair if linked_kind(each, ImageKind.LTOIR) is not ImageKind.LTOIR]
+            compiled.update(keys)
+            if not keys or len({image.ptx_isa for each in pair for image in each.images_of(ImageKind.PTX)}) != 1:
+                continue
+            one, other = (dict(each.bodies) for each in pair)
+            both = (name for name in sorted(one.keys() & other.keys()) if not is_toolkit_name(name))
+            if differing := [name for name in both if one[name] != other[name]]:
+                error = conflict(pair[0].key.text, pair[1].key.text, differing)
+                found = Finding(Kind.DEFINITION, message_of(error), error.hint, keys[0], kernel.configuration)
+                failures.setdefault(pair, replace(found, code=error.code))
+    if not compiled:
+        return [], []
+    message = "functions already compiled to machine code, inlined in PTX or in PTX of another release are not compared"
+    note = Finding(Kind.UNCOMPARED, f"{message}: those of {', '.join(sorted(compiled))}", "give LTO-IR too", family)
+    return [*failures.values()], [note]
 
 
 def choose_kernels(kernels: Sequence[Kernel]) -> list[Kernel]:

@@ -15,12 +15,13 @@ from jitlto.build.findings import Finding, Kind, link_failure
 from jitlto.build.proofs import Proofs
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_read, linked_kind, select_image
+from jitlto.cuda.nvjitlink import InputKind
 from jitlto.cuda.ptx import write_stub
 from jitlto.link.parallel import run_parallel
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.enumeration import Kernel
 from jitlto.plan.plan import Plan, Request
-from jitlto.plan.user_code.inputs import UserInput, from_ptx
+from jitlto.plan.user_code.inputs import UserInput, from_binary
 from jitlto.record.fragment import Fragment, ImageKind, Symbol
 from jitlto.runtime.family import KernelFamily
 
@@ -95,7 +96,7 @@ class LinkJob:
 @cache
 def _stub(symbols: tuple[Symbol, ...]) -> UserInput:
     """Return an input in the place of what callers supply."""
-    return from_ptx(write_stub(symbols).encode(), "stub.ptx")
+    return from_binary(write_stub(symbols).encode(), InputKind.PTX, "stub.ptx", {})
 
 
 @dataclass(frozen=True)

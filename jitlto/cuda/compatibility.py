@@ -200,8 +200,12 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
         archs = ", ".join(image.code for image in readable)
         raise ArchitectureError(
             f"{fragment.key} was compiled for {archs}, which does not run on {target.sm}",
-            hint="link for a later architecture, or build the family with that one among its "
-            f"{'sass' if kind is ImageKind.SASS else 'archs'}",
+            hint="link for a later architecture, or "
+            + (
+                "compile its file for that one too"
+                if fragment.images[0].toolchain == BINARY
+                else f"build the family with that one among its {'sass' if kind is ImageKind.SASS else 'archs'}"
+            ),
         )
     return max(fitting, key=lambda image: image.architecture)
 

@@ -1,7 +1,8 @@
-"""Reader for the ELF-64 files that nvJitLink makes: sections, what is defined or not, and the architecture.
+"""Reader for the ELF-64 files that nvJitLink makes: sections, symbols, and the architecture.
 
-Source: System V ABI, chapters «Object Files» and «Symbol Table». NVIDIA's own: symbols of type 13 are variables. The
-architecture is in the header's flags: LLVM's BinaryFormat/ELF.h, ``EF_CUDA_SM``.
+Source: System V ABI, chapters «Object Files» and «Symbol Table». NVIDIA's own: symbols of type 13 are variables, and
+``.nv.prototype`` says of a function what it returns and takes, as ``#iib24l``. The architecture is in the header's
+flags: LLVM's BinaryFormat/ELF.h, ``EF_CUDA_SM``.
 """
 
 import re
@@ -16,8 +17,14 @@ from jitlto.record.fragment import UNKNOWN, Symbol, SymbolKind
 PROGBITS, _SYMTAB = 1, 2
 _NAMED = frozenset({1, 2, 13})  # types of symbols: variables, functions, and NVIDIA's for variables
 _FUNCTION, _ENTRY = 2, 0x10  # the type of functions, and the flag of kernels among them
+_SHARED = 0x40  # the flag of variables in shared memory; without a size, they are the launch's
 _LOCAL, _WEAK = 0, 2  # bindings
 _GLOBAL = ".nv.global"  # the beginning of the names of sections of variables
+_SPACES = ((_GLOBAL, "global"), (".nv.constant", "const"), (".nv_debug.shared", "shared"))
+_FAR = 256  # the most that an address at the beginning of a section is taken to be aligned
+_PROTOTYPES, _PROTOTYPE = ".nv.prototype", struct.Struct("<II")  # numbers of symbols, and where their texts begin
+_TYPES = re.compile(r"#(v|b\d+|[bhilfd])((?:b\d+|[bhilfd])*)")
+_SIZES = {"v": "", "b": "1", "h": "2", "i": "4", "f": "4", "l": "8", "d": "8"}
 # Types of sections with relocations, and what names the symbol in each of them.
 _RELOCATIONS = {4: struct.Struct("<12xI8x"), 9: struct.Struct("<12xI")}
 # Names of texts, such as formats, and of tables of NVIDIA's mathematical functions.
@@ -57,28 +64,47 @@ def read_sections(data: bytes) -> list[ElfSection]:
         raise ValueError(f"malformed ELF file: {error}") from error
 
 
-def read_undefined(data: bytes) -> set[str]:
-    """Return the names of the functions and variables that a file refers to and does not define.
+def read_symbols(data: bytes) -> tuple[list[Symbol], list[Symbol]]:
+    """Return the kernels, functions and variables that a file defines for others, and those that it leaves undefined.
+
+    Of a variable the alignment is that of its place, which may be more than was asked for.
 
     Raises:
         ValueError: If it is malformed.
     """
-    return {name for name, _, _ in _read_symbols(data, lambda place: place == "")}
+    sections, found, undefined = read_sections(data), list[Symbol](), list[Symbol]()
+    prototypes = {each.link: each.data for each in sections if each.name == _PROTOTYPES}
+    try:
+        for number, table in enumerate(sections):
+            if table.kind != _SYMTAB:
+                continue
+            names = sections[table.link].data
+            layouts = {n: _layout(_text(names, at)) for n, at in _PROTOTYPE.iter_unpack(prototypes.get(number, b""))}
+            for n, (name, info, other, place, address, size) in enumerate(_SYMBOL.iter_unpack(table.data)):
+                is_function, section = info & 0xF == _FUNCTION, sections[place].name if place < len(sections) else ""
+                is_dynamic = not (is_function or size) and (other & _SHARED or section.endswith(".shared"))
+                if info & 0xF not in _NAMED or info >> 4 == _LOCAL or is_dynamic:
+                    continue
+                kind, layout = SymbolKind.FUNCTION if is_function else SymbolKind.VARIABLE, layouts.get(n, UNKNOWN)
+                if space := next((space for prefix, space in _SPACES if section.startswith(prefix)), None):
+                    kind, layout = SymbolKind.VARIABLE, f"{space} {size}@{min(address & -address or _FAR, _FAR)}"
+                elif other & _ENTRY and is_function:
+                    kind = SymbolKind.KERNEL
+                symbol = Symbol(_text(names, name), kind, layout, weak=info >> 4 == _WEAK and place != 0)
+                (found if place else undefined).append(symbol)
+    except _MALFORMED as error:
+        raise ValueError(f"malformed ELF file: {error}") from error
+    return found, undefined
 
 
-def read_provided(data: bytes) -> tuple[Symbol, ...]:
-    """Return the kernels, functions and variables of machine code that other inputs can refer to, sorted by name.
-
-    Raises:
-        ValueError: If it is malformed.
-    """
-    found = []
-    for name, info, other in _read_symbols(data, lambda place: place != ""):
-        if info >> 4 != _LOCAL:
-            kind = SymbolKind.FUNCTION if info & 0xF == _FUNCTION else SymbolKind.VARIABLE
-            kind = SymbolKind.KERNEL if other & _ENTRY else kind
-            found.append(Symbol(name, kind, UNKNOWN, weak=info >> 4 == _WEAK))
-    return tuple(sorted(found))
+def _layout(prototype: str) -> str:
+    """Return the layout that a prototype tells: of the result (``v`` for none), and of the parameters."""
+    if not (match := _TYPES.fullmatch(prototype)):
+        return UNKNOWN
+    result, parameters = (
+        ",".join(of if of[1:] else _SIZES[of] for of in re.findall(r"b\d+|\w", part)) for part in match.groups()
+    )
+    return f"({result})({parameters})"
 
 
 def read_variables(data: bytes) -> set[str]:
@@ -105,10 +131,7 @@ def read_writable(data: bytes) -> set[str]:
 
 
 def _read_symbols(data: bytes, wanted: Callable[[str], bool], *, of_code: bool = False) -> list[tuple[str, int, int]]:
-    """Return functions and variables in sections of wanted names, which is empty for what is undefined.
-
-    Of all, or of those that code and data refer to; each with its name, its type and binding, and its flags.
-    """
+    """Return functions and variables in sections of wanted names: all, or those that code and data refer to."""
     sections = read_sections(data)
     places = {number: each.name if number else "" for number, each in enumerate(sections)}
     found = []

@@ -24,7 +24,7 @@ from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import libraries
 from jitlto.cuda.compatibility import check_target, machine_code_links
-from jitlto.cuda.elf import read_architecture, read_sections, read_undefined
+from jitlto.cuda.elf import read_architecture, read_sections, read_symbols
 from jitlto.cuda.nvfatbin import find_unfit
 from jitlto.cuda.ptx import is_toolkit_symbol, missing_symbol_hint
 from jitlto.cuda.toolkit import find_library, needed
@@ -138,7 +138,14 @@ def read_device_library(name: str) -> tuple[LinkInput, str]:
     raise ToolchainError(f"there is no {file}", code="toolchain-missing", where=str(beside), hint=hint)
 
 
-def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, ptx: bool = False) -> Linked:
+def link(
+    inputs: Sequence[LinkInput],
+    target: Architecture,
+    flags: Sequence[str],
+    *,
+    ptx: bool = False,
+    relocatable: bool = False,
+) -> Linked:
     """Link inputs for an architecture.
 
     Args:
@@ -147,6 +154,7 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
         flags: Further flags of nvJitLink.
         ptx: Return the PTX that link-time optimisation makes, not the cubin; all inputs must be LTO-IR. Undefined
             symbols are no error then: they stay ``.extern``.
+        relocatable: Return a cubin that can be linked again, in which they are no error either; not by nvJitLink 12.
 
     Raises:
         UnresolvedSymbolError: If no input defines a function or variable. (nvJitLink only warns about a missing
@@ -165,7 +173,7 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
             code="link-locked",
             hint="restart the process, without the input of the earlier error",
         )
-    options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else [])]
+    options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else []), *(["-r"] if relocatable else [])]
     output = "ptx" if ptx else "cubin"
     with uninterrupted:
         nvjitlink = libraries.nvjitlink
@@ -200,7 +208,8 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     if ptx:
         return Linked(bytes(buffer).rstrip(b"\0"), log)
     # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
-    _check_none_undefined(find_undefined(bytes(buffer)), log)
+    if not relocatable:
+        _check_none_undefined(find_undefined(bytes(buffer)), log)
     return Linked(bytes(buffer), log)
 
 
@@ -261,12 +270,17 @@ def find_undefined(cubin: bytes) -> list[str]:
         LinkError: If it cannot be read as one.
     """
     try:
-        names = read_undefined(cubin)
+        _, undefined = read_symbols(cubin)
     except ValueError as error:
         raise LinkError(
             "nvJitLink made a malformed cubin", code="link-invalid-cubin", hint="use another version of nvJitLink"
         ) from error
-    return sorted(name for name in names if not name.startswith(_PTXAS_SYMBOLS) and not is_toolkit_symbol(name))
+    return sorted({symbol.name for symbol in undefined if not is_own_symbol(symbol.name)})
+
+
+def is_own_symbol(name: str) -> bool:
+    """Return whether a symbol is of ptxas, which may leave it without a name, or of the device runtime."""
+    return not name or name.startswith(_PTXAS_SYMBOLS) or is_toolkit_symbol(name)
 
 
 def _check_inputs(inputs: Sequence[LinkInput], target: Architecture, linker: Version) -> None:

@@ -1,7 +1,7 @@
 """Functions that a caller's input and a fragment define differently under one name, of which a link keeps one.
 
 LTO-IR is compared as ``definitions`` does. PTX is compared with the PTX that the compiler made of fragments, of whose
-definitions the database has the hashes. SASS, archives and fatbins without LTO-IR cannot be inspected.
+definitions the database has the hashes. Machine code, and PTX in a fatbin, is not compared.
 """
 
 import logging
@@ -43,7 +43,7 @@ def check_conflicts(
         LinkError: For the first two that do.
     """
     mode = link_target.link_mode
-    theirs = [(user, i) for user in supplied if not user.symbols.opaque for i in user.for_mode(mode)]
+    theirs = [(user, i) for user in supplied for i in user.for_mode(mode)]
     texts = [item for _, item in theirs if item.kind is InputKind.PTX]
     ltoir = [(i, user.symbols.provides) for user, i in theirs if i.has_inline and i.kind is not InputKind.PTX]
     try:

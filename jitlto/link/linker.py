@@ -3,7 +3,7 @@
 import time
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import LinkError, UnresolvedSymbolError
+from jitlto.base.errors import LinkError
 from jitlto.base.mangling import demangle
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.elf import read_writable
@@ -11,7 +11,6 @@ from jitlto.cuda.nvfatbin import holds_ltoir
 from jitlto.cuda.nvjitlink import InputKind, stored_input
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
-from jitlto.plan.supplied import describe_suppliers
 from jitlto.record.fragment import ImageKind
 
 
@@ -38,11 +37,7 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
     with plan.services.events.step("link", plan.entry.key.text):
         inputs = [stored_input(plan.database.read(i), fragment.key.text) for fragment, i in images]
         others = [*supplied, *(item for item, _ in plan.libraries if not ptx)]
-        try:
-            linked = nvjitlink.link([*inputs, *others], target.architecture, flags, ptx=ptx)
-        except UnresolvedSymbolError as error:
-            _name_suppliers(plan, error)
-            raise
+        linked = nvjitlink.link([*inputs, *others], target.architecture, flags, ptx=ptx)
     seconds = time.perf_counter() - begin
     if supplied:
         from jitlto.link.conflicts import check_conflicts  # imported lazily: few plans have inputs
@@ -56,12 +51,3 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
         raise LinkError(what, code="link-variables", where=plan.entry.key.text, hint=hint)
     layer = "fast" if is_first else "link"
     return LinkedKernel(linked.data, plan.entry.entry, target.architecture.sm, linked.log, seconds, layer)
-
-
-def _name_suppliers(plan: Plan, error: UnresolvedSymbolError) -> None:
-    """Say in an error whose function is missing, if a caller's binary was to define it and does not."""
-    families = plan.database.families
-    record = families[plan.family].with_used(families)
-    whose, hint = next(filter(lambda found: found[0], (describe_suppliers(record, s) for s in error.symbols)), ("", ""))
-    if whose:
-        error.what, error.hint = f"{error.what}: {whose}", hint

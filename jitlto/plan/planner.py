@@ -157,10 +157,7 @@ class Planner(Generic[Loaded]):
         return self
 
     def add_binary(self, data: bytes, kind: str, name: str | None = None) -> Planner[Loaded]:
-        """Add a ``fatbin``, ``cubin``, ``object`` or ``library``, given as bytes.
-
-        It is assumed to define every symbol that nothing else in the plan defines; if it does not, the link fails.
-        """
+        """Add a ``fatbin``, ``cubin``, ``object`` or ``library``, given as bytes."""
         allowed = (InputKind.FATBIN, InputKind.CUBIN, InputKind.OBJECT, InputKind.LIBRARY)
         if kind not in allowed:
             raise PlanError(
@@ -245,20 +242,19 @@ class Planner(Generic[Loaded]):
             common = {name: value for name, value in entry.key.parameters if name in record.common}
             record = record.choose(common)
         store = self._family.session.kernel_cache.store
-        has_binary = any(kind not in (None, InputKind.PTX) for _, _, kind in self._supplied)
+        has_binary = any(kind for _, _, kind in self._supplied)
         planned = index.fragments if self._functions or has_binary else []
         fragments = [fragment for fragment in planned if agrees(fragment.key.parameters, common)]
-        # A binary may provide any symbol that the family's fragments require of each other.
-        required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
-        wanted = [required[name] for name in sorted(required)]
+        known = {symbol.name: symbol for fragment in fragments for symbol in fragment.provides}
         supplied = []
         for name, data, kind in self._supplied:
             if kind is None:
                 supplied.append(inputs.from_source(data.decode(), name, record, store))
-            elif kind is InputKind.PTX:
-                supplied.append(inputs.from_ptx(data, name))
             else:
-                supplied.append(inputs.from_binary(data, kind, name, wanted, store))
+                supplied.append(inputs.from_binary(data, kind, name, known))
+            known |= {symbol.name: symbol for symbol in supplied[-1].symbols.provides}
+        own = zip(supplied, self._supplied, strict=True)
+        supplied = [item.requiring(known) if kind else item for item, (_, _, kind) in own]
         if self._functions:
             plan = partial(self._resolve, index)
             supplied += python_functions.from_functions(

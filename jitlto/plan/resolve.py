@@ -239,12 +239,11 @@ class Selection:
                 of the kernel differ.
         """
         supplied, given = self._explicit[1], self.configuration
-        is_opaque = any(item.opaque for item in supplied)
         # Of each symbol: its candidates, and the parameters on which the others agreed when it was decided.
         decided: dict[str, tuple[Sequence[Fragment], dict[str, str]]] = {}
         while self.open:
             missing = next((name for name, several in self.open.items() if not several), None)
-            if missing is not None and not is_opaque:
+            if missing is not None:
                 raise missing_provider(self.index, *self.required[missing], given, supplied)
             bound = _agreed(self.chosen)
             agreeing = {
@@ -252,8 +251,6 @@ class Selection:
             }
             found = {name: several[0] for name, several in agreeing.items() if len(several) == 1}
             if not found:  # and no later round would decide anything
-                if is_opaque:
-                    break
                 check_inputs_used(self.index, supplied, None, list(self.open))
                 fitting = {_provide(name): agreeing[name] or several for name, several in self.open.items()}
                 raise resolve_errors.undecided(fitting, {**given, **bound}, given)

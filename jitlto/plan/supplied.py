@@ -15,16 +15,11 @@ from jitlto.record.fragment import Fragment, Symbol
 
 
 class UserSymbols(Struct, frozen=True):
-    """The symbols that a caller's own input provides and requires; ``name`` is its name in messages.
-
-    ``opaque`` inputs (SASS, archives) cannot be inspected; they are assumed to provide every symbol that no fragment
-    provides.
-    """
+    """The symbols that a caller's own input provides and requires; ``name`` is its name in messages."""
 
     name: str
     provides: tuple[Symbol, ...]
     requires: tuple[Symbol, ...]
-    opaque: bool = False
 
 
 def name_of(owner: Fragment | UserSymbols) -> str:
@@ -99,7 +94,7 @@ def check_inputs_used(
         called = qualified_name if theirs & required else base_name
         if found := _find_overload(theirs - required, wanted, called):
             raise _mismatch(item.name, *found, describe_suppliers(index.record, found[1])[0])
-        if item.opaque or theirs & required:
+        if theirs & required:
             continue
         defined = ", ".join(map(demangle, sorted(theirs))) or "nothing"
         calls = ", ".join(map(demangle, sorted(index.required))) or "nothing"

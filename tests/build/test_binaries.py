@@ -1,5 +1,6 @@
 """Groups with a binary: files of every kind become fragments, and what is wrong with one is said with its place."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,12 +66,21 @@ def cubin(text: str = LIBRARY) -> bytes:
     return relocatable_cubin(text, "sm_90")
 
 
-def fatbin(*kinds: ImageKind) -> bytes:
-    """One with images of some kinds, as nvcc makes it; nvFatbin's own takes one at a time here."""
-    made = {ImageKind.LTOIR: (ltoir(), BASE), ImageKind.PTX: (ptx(), BASE), ImageKind.SASS: (cubin(), Architecture(90))}
-    whole = [nvfatbin.wrap(kind, *made[kind]) for kind in kinds]
+def joined(*images: tuple[ImageKind, bytes, Architecture]) -> bytes:
+    """A fatbin with several images, as nvcc makes it; nvFatbin's own takes one at a time here."""
+    whole = [nvfatbin.wrap(*each) for each in images]
     entries = b"".join(each[16:] for each in whole)
     return whole[0][:8] + len(entries).to_bytes(8, "little") + entries
+
+
+def fatbin(*kinds: ImageKind) -> bytes:
+    made = {ImageKind.LTOIR: (ltoir(), BASE), ImageKind.PTX: (ptx(), BASE), ImageKind.SASS: (cubin(), Architecture(90))}
+    return joined(*((kind, *made[kind]) for kind in kinds))
+
+
+def wrapped(text: str = LIBRARY) -> bytes:
+    """Machine code in a compressed fatbin."""
+    return nvfatbin.wrap(ImageKind.SASS, cubin(text), Architecture(90))
 
 
 def make(directory: Path, data: bytes, files: dict[str, str] | None = None) -> KernelFamily:
@@ -129,7 +139,6 @@ def test_an_archive_of_objects_is_linked_as_a_whole(tmp_path: Path, code: str, k
 def test_a_file_of_which_nobody_requires_anything_is_a_fragment_too(tmp_path: Path) -> None:
     """Of a family for others, for example; a check says it of one with kernels."""
     family = make(tmp_path, ltoir(), {"kern.cu.jinja": "__global__ void kern(float* x) { *x = helper(*x); }\n"})
-    assert library(family).provides == ()
     (found,) = check(family.database).families
     assert [(cause.kind, cause.at[0].subject) for cause in found.failures] == [("unused", "made/library[]")]
 
@@ -263,7 +272,11 @@ OTHER_TYPES = LIBRARY.replace("float op<float>(float)", "int op<int>(int)")
 _WRONG: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "text": (lambda: b"#include <cstdio>", "build-binary-unreadable", "no device code"),
     "nothing": (lambda: b"", "build-binary-unreadable", "no device code"),
-    "half": (lambda: ltoir()[:400], "build-binary-unreadable", "ltoir"),
+    "half": (lambda: ltoir()[:400], "build-binary-unreadable", "nvJitLink"),
+    "an archive cut off": (lambda: b"!<arch>\n" + 48 * b" " + b"9000      `\n", "build-binary-unreadable", "cut off"),
+    "PTX of later releases": (
+        lambda: ptx().replace(b".version 9.", b".version 99."), "build-binary-unreadable", "PTX 99."
+    ),
     "an empty archive": (lambda: b"!<arch>\n", "build-binary-unreadable", "no device code"),
     "PTX cut off": (lambda: ptx()[:-40], "build-binary-unreadable", "PTX"),
     "a fatbin cut off": (lambda: fatbin(ImageKind.LTOIR)[:900], "build-binary-unreadable", "no device code"),
@@ -290,10 +303,26 @@ def test_a_file_that_is_missing_or_a_directory_is_one_error(tmp_path: Path) -> N
         build([load_family(path)], tmp_path / "made.fragdb", executor=compiler())
 
 
-def test_a_function_with_another_layout_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [ltoir, ptx, cubin, wrapped])
+def test_a_function_with_another_layout_is_refused(tmp_path: Path, form: Callable[[str], bytes]) -> None:
     text = LIBRARY.replace("twice(float a) { return", "twice(double a) { return")
     with raises(UnplannedKernelsError, None, "made/library[]", "(4)(8)", "(4)(4)"):
-        make(tmp_path, ltoir(text))
+        make(tmp_path, form(text))
+
+
+def test_a_fatbin_defines_a_function_alike_for_every_architecture(tmp_path: Path) -> None:
+    other = LIBRARY.replace("twice(float a) { return", "twice(double a) { return")
+    with raises(BuildError, "build-binary-differs", "twice", "(4)(4) for lto_75", "(4)(8) for lto_80"):
+        make(tmp_path, joined((ImageKind.LTOIR, ltoir(), BASE), (ImageKind.LTOIR, ltoir(other), Architecture(80))))
+    lacking = LIBRARY.replace("twice(float", "thrice(float")
+    with raises(BuildError, "build-binary-missing", "twice", "for lto_80"):
+        make(tmp_path, joined((ImageKind.LTOIR, ltoir(), BASE), (ImageKind.LTOIR, ltoir(lacking), Architecture(80))))
+
+
+def test_a_file_that_was_not_compiled_to_be_linked_is_told_how(tmp_path: Path) -> None:
+    text = ptx("__global__ void other(float* x) { *x = 1; }")
+    with raises(BuildError, "build-binary-missing", "op<float>", hint="nvcc -rdc=true"):
+        make(tmp_path, text)
 
 
 def test_names_are_rendered_as_templates_are(tmp_path: Path) -> None:
@@ -304,6 +333,7 @@ def test_names_are_rendered_as_templates_are(tmp_path: Path) -> None:
         make(tmp_path, b"", _BY_TYPE | {"family.toml": toml.replace("{{type}}", "{{typ}}")})
 
 
+@pytest.mark.parametrize("form", [ltoir, ptx, cubin, wrapped])
 @pytest.mark.parametrize(
     "own",
     [
@@ -312,11 +342,88 @@ def test_names_are_rendered_as_templates_are(tmp_path: Path) -> None:
         'extern "C" __device__ __noinline__ float inner(float a) { return a; }',
     ],
 )
-def test_machine_code_that_defines_what_another_fragment_defines_is_refused(tmp_path: Path, own: str) -> None:
+def test_a_file_that_defines_what_another_fragment_defines_is_refused(
+    tmp_path: Path, form: Callable[[str], bytes], own: str
+) -> None:
     """NvJitLink takes one of them, and says so on the standard error output alone."""
     kern = """__device__ int counter = 5;
 extern "C" __device__ __noinline__ float inner(float a) { return a + counter; }
 __global__ void kern(float* x) { *x = op(twice(inner(*x))); }
 """
     with raises(UnplannedKernelsError, None, "made/kern[] and by made/library[]", "plan-duplicate-definition"):
-        make(tmp_path, cubin(LIBRARY + own), {"kern.cu.jinja": kern})
+        make(tmp_path, form(LIBRARY + own), {"kern.cu.jinja": kern})
+
+
+_TWO = {
+    "family.toml": FAMILY["family.toml"].replace(
+        'matrix = "one.json"\ntemplate = "helper.cu.jinja"', 'binary = "helper.bin"'
+    )
+}
+_INNER = "inline __device__ __noinline__ float inner(float a) { return a * 2; }\n"
+
+
+def make_two(directory: Path, form: Callable[[str], bytes], own: str, others: str) -> KernelFamily:
+    """A family with two files, with some text of their own."""
+    (directory / "family").mkdir()
+    helper = others + FAMILY["helper.cu.jinja"].replace("return a", "return inner(a)")
+    (directory / "family" / "helper.bin").write_bytes(form(helper))
+    return make(directory, form(own + LIBRARY.replace("helper(a) +", "inner(helper(a)) +")), _TWO)
+
+
+@pytest.mark.parametrize("form", [ltoir, ptx, cubin, wrapped])
+def test_two_files_that_define_one_function_are_refused(tmp_path: Path, form: Callable[[str], bytes]) -> None:
+    strong = _INNER.replace("inline ", "")
+    with raises(UnplannedKernelsError, None, "made/helper[]", "made/library[]", "plan-duplicate-definition"):
+        make_two(tmp_path, form, strong, strong)
+
+
+@pytest.mark.parametrize("form", [ltoir, ptx])
+def test_inline_functions_of_files_are_compared(tmp_path: Path, form: Callable[[str], bytes]) -> None:
+    (found,) = check(make_two(tmp_path, form, _INNER, _INNER.replace("* 2", "* 3")).database).families
+    assert [cause.code for cause in found.failures] == ["link-conflicting-definitions"]
+    shutil.rmtree(tmp_path / "family")
+    (found,) = check(make_two(tmp_path, form, _INNER, _INNER).database).families
+    assert found.holds
+
+
+@pytest.mark.parametrize("form", [cubin, wrapped])
+def test_inline_functions_of_machine_code_are_said_not_to_be_compared(
+    tmp_path: Path, form: Callable[[str], bytes]
+) -> None:
+    family = make_two(tmp_path, form, _INNER, _INNER.replace("* 2", "* 3"))
+    (found,) = check(family.database).families
+    assert found.holds
+    assert [note.kind for note in found.notes] == ["uncompared"]
+    assert "agree" not in succeeds("check", family.database.path)
+
+
+# --- for callers ---
+
+
+@pytest.mark.parametrize("form", [ltoir, ptx, cubin, wrapped])
+def test_callers_may_use_what_no_fragment_requires_of_a_file(tmp_path: Path, form: Callable[[str], bytes]) -> None:
+    toml = FAMILY["family.toml"].partition("[device.helper]")[0] + '[device.helper]\ninterface = "helper.cuh"\n'
+    kern = {"kern.cu.jinja": "__global__ void kern(float* x) { *x = helper(*x); }\n", "family.toml": toml}
+    text = LIBRARY.replace("helper(a)", "a").replace('extern "C" __device__ float helper(float);', "")
+    family = make(tmp_path, form(text), kern)
+    source = 'extern "C" __device__ float helper(float a) { return twice(a); }'
+    plan = family.planner().add_source(source).plan(arch="sm_90")
+    assert "made/library[]" in [str(fragment.key) for fragment in plan.fragments]
+    assert plan.link().cubin
+
+
+def test_a_file_with_one_function_is_a_callback(tmp_path: Path) -> None:
+    family = make(tmp_path, joined((ImageKind.LTOIR, ltoir(FAMILY["helper.cu.jinja"]), BASE)), _CALLBACK)
+    name, data = family.callback("library", arch="sm_90")
+    assert name == "helper"
+    assert nvfatbin.is_whole(data)
+
+
+_CALLBACK = {
+    "family.toml": """[family]
+name = "made"
+[device.library]
+binary = "lib.bin"
+interface = "helper.cuh"
+"""
+}

@@ -251,27 +251,6 @@ def test_a_mismatch_says_what_to_change(found: str, wanted: str, hint: str) -> N
     assert hint in (caught.value.hint or "")
 
 
-OPAQUE = UserSymbols("user.o", (), (), opaque=True)
-
-
-def test_an_opaque_input_is_taken_to_provide_what_no_one_fragment_does() -> None:
-    # Nobody has the one, several have the other.
-    assert keys(resolve(index_of([kernel(OP)]), {}, supplied=[OPAQUE])) == ["f/kern[]"]
-    found = resolve(index_of(FAMILY), {"data_type": "float", "veclen": "1"}, supplied=[OPAQUE])
-    assert keys(found) == ["f/kern[data_type=float,veclen=1]"]
-
-
-def test_an_opaque_input_leaves_to_the_fragments_what_they_decide_among_themselves() -> None:
-    # `a` comes first and is undecided until `b` has decided y.
-    fragments = [
-        kernel("_Z1af", "_Z1bf"),
-        fragment("a", provides=["_Z1af"], y="1"),
-        fragment("a", provides=["_Z1af"], y="2"),
-        fragment("b", provides=["_Z1bf"], y="2"),
-    ]
-    assert keys(resolve(index_of(fragments), {}, supplied=[OPAQUE])) == ["f/kern[]", "f/a[y=2]", "f/b[y=2]"]
-
-
 def test_other_layouts_of_one_symbol_are_an_error_that_shows_both() -> None:
     with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(8)(4,4)", "(4)(4)", "user.cu"):
         resolve(index_of([kernel(function("op", "(4)(4)"))]), {}, supplied=[supplied(function("op", "(8)(4,4)"))])

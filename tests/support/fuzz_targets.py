@@ -29,6 +29,7 @@ from jitlto.build.proof import prove
 from jitlto.compile.compiler import CompiledSource
 from jitlto.cuda import nvjitlink, ptx
 from jitlto.cuda.nvfatbin import list_images
+from jitlto.cuda.nvjitlink import InputKind
 from jitlto.database import FragmentDatabase, writer
 from jitlto.database._rows import TABLES
 from jitlto.families import declaration, matrix
@@ -39,7 +40,7 @@ from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.requests import Contents, find_chosen, find_contents, hash_key, request_key
 from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
-from jitlto.plan.user_code.inputs import from_ptx
+from jitlto.plan.user_code.inputs import from_binary
 from jitlto.record.fragment import FragmentKey, ImageKind
 from jitlto.report import page
 from jitlto.report.content import describe
@@ -449,7 +450,7 @@ def _ptx(_: Ground, data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     module = ptx.parse_ptx(text)
     assert isinstance(module.provides + module.requires, tuple)
-    from_ptx(data, "given")
+    from_binary(data, InputKind.PTX, "given", {})
 
 
 def _names(_: Ground, data: bytes) -> None:

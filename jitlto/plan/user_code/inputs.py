@@ -1,10 +1,14 @@
 """Inputs that callers add to a plan's fragments: CUDA C++, LTO-IR, PTX, fatbins, cubins, objects, libraries."""
 
+from __future__ import annotations
+
 import hashlib
 import re
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+from msgspec import structs
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import CompileError, JitltoError, LinkError, PlanError
@@ -13,14 +17,14 @@ from jitlto.compile import diagnostics
 from jitlto.compile.declarations import find_conflicts
 from jitlto.compile.headers import name_source
 from jitlto.compile.sides import explain
-from jitlto.cuda import nvfatbin, nvjitlink, ptx, toolkit
-from jitlto.cuda.compatibility import can_link_for, linkable_architectures
-from jitlto.cuda.nvfatbin import FatbinKind
-from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.cuda import toolkit
+from jitlto.cuda.compatibility import linkable_architectures
+from jitlto.cuda.compiled_code import list_code, read_symbols
+from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.plan.supplied import UserSymbols
 from jitlto.plan.user_code.compilation import UserCode, compile_once
 from jitlto.record.family_record import FamilyRecord
-from jitlto.record.fragment import Symbol, SymbolKind
+from jitlto.record.fragment import ImageKind, Symbol, SymbolKind
 from jitlto.record.headers import interfaces_first
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
@@ -43,6 +47,11 @@ class UserInput:
     symbols: UserSymbols
     identity: str
     images: Images = field(compare=False)
+
+    def requiring(self, known: Collection[str]) -> UserInput:
+        """Return it without what it refers to and nothing defines: the link proves that, and drops unused functions."""
+        needed = tuple(symbol for symbol in self.symbols.requires if symbol.name in known)
+        return replace(self, symbols=structs.replace(self.symbols, requires=needed))
 
     def for_mode(self, link_mode: str) -> list[LinkInput]:
         """Return what is linked in a mode of a plan."""
@@ -146,57 +155,36 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
         raise
 
 
-def from_ptx(data: bytes, name: str) -> UserInput:
-    """Take relocatable PTX, and read the symbols that it provides and requires.
+def from_binary(data: bytes, kind: InputKind, name: str, known: Mapping[str, Symbol]) -> UserInput:
+    """Take LTO-IR, relocatable PTX, a fatbin, a cubin, an object or a library.
+
+    Of each kind of code the lowest architecture tells the symbols.
+
+    Args:
+        data, kind, name: The input.
+        known: What fragments and earlier inputs define.
 
     Raises:
-        PlanError: If it is not PTX.
+        PlanError: If it cannot be read.
     """
-    text = data.decode("utf-8", "replace").rstrip("\0")
-    try:
-        module = ptx.parse_ptx(text)
-    except Exception as error:
-        raise PlanError(
-            "invalid PTX", code="plan-unreadable-input", where=name, hint="pass the unchanged output of a compiler"
-        ) from error
-    symbols = UserSymbols(name, module.provides, module.requires)
-    item = LinkInput(InputKind.PTX, text.encode(), name)
-    return _whole(item, symbols, ("lto", "ptx"))
-
-
-def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol], store: CacheDir | None) -> UserInput:
-    """Take LTO-IR, a fatbin, a cubin, an object or a library.
-
-    LTO-IR is linked with a stub that takes the addresses of the ``wanted`` symbols; the result shows which of them it
-    provides, their layouts, and what it requires. Other kinds, and fatbins without LTO-IR, are trusted: the link fails
-    if they do not define what is missing.
-
-    Raises:
-        PlanError: If nvJitLink cannot read it.
-    """
+    if kind is InputKind.PTX:
+        data = data.decode("utf-8", "replace").rstrip("\0").encode()
     item = LinkInput(kind, data, name)
-    module = read_ltoir(item, wanted, store) if kind in (InputKind.LTOIR, InputKind.FATBIN) else None
-    if module is None:
-        symbols, modes = UserSymbols(name, (), (), opaque=True), ["lto", "ptx"]
-    else:
-        names = {symbol.name for symbol in wanted}
-        required = tuple(symbol for symbol in module.requires if symbol.name not in names)
-        symbols = UserSymbols(name, find_defined(module, names), required)
-        # A fatbin with PTX or SASS can also be linked without LTO.
-        held = {image.kind for image in nvfatbin.list_images(data)}
-        modes = ["lto"] if held.isdisjoint({FatbinKind.PTX, FatbinKind.CUBIN}) else ["lto", "ptx"]
-    return _whole(item, symbols, modes)
-
-
-def find_defined(module: ptx.Module, names: Collection[str]) -> tuple[Symbol, ...]:
-    """Return those of some symbols that a module of :func:`read_ltoir` defines."""
-    defined = (each for each in module.declarations.values() if each.defined and each.name in names)
-    return tuple(Symbol(each.name, each.kind, each.layout) for each in defined)
-
-
-def _whole(item: LinkInput, symbols: UserSymbols, modes: Sequence[str]) -> UserInput:
-    """Return an input that is linked as it is."""
-    identity = hashlib.sha256(item.kind.encode() + b"\0" + item.data).hexdigest()
+    try:
+        every = sorted(list_code(item), key=lambda each: each.architecture, reverse=True)
+        code = {each.kind: each for each in every}
+        read = [read_symbols(code[each], known) for each in sorted(code)]
+    except JitltoError as error:
+        what = f"cannot be read as {kind}: {error.what}"
+        raise PlanError(what, code="plan-unreadable-input", where=name, hint=error.hint) from error
+    provides = {symbol.name: symbol for defined, _ in reversed(read) for symbol in defined}
+    requires = {symbol.name: symbol for _, undefined in reversed(read) for symbol in undefined}
+    needed = tuple(requires[symbol] for symbol in sorted(requires.keys() - provides.keys()))
+    symbols = UserSymbols(name, tuple(sorted(provides.values())), needed)
+    # Code beside LTO-IR can also be linked without LTO.
+    modes = ("lto",) if code.keys() == {ImageKind.LTOIR} else ("lto", "ptx")
+    item = structs.replace(item, has_inline=ImageKind.LTOIR in code)
+    identity = hashlib.sha256(kind.encode() + b"\0" + item.data).hexdigest()
     return UserInput(symbols, identity, tuple((mode, lambda: item) for mode in modes))
 
 
@@ -219,23 +207,3 @@ def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:
     lowest = Architecture(min(linkable_architectures(toolkit.nvrtc_version())))  # it links for every later one
     made = compile_once(text.encode(), (), lowest, (), store)
     return LinkInput(InputKind.LTOIR, made.ltoir, "stub")
-
-
-def read_ltoir(item: LinkInput, wanted: Sequence[Symbol], store: CacheDir | None) -> ptx.Module | None:
-    """Return what LTO-IR declares, from the PTX that nvJitLink makes of it with a stub; None if a fatbin holds none."""
-    stub = make_stub([s.name for s in wanted if s.kind is SymbolKind.FUNCTION], store)
-    version, refusals = nvjitlink.version(), list[LinkError]()
-    # For the newest target it reads bare LTO-IR of every architecture, with or without suffix. From a fatbin it reads
-    # LTO-IR with a suffix only for a target that runs it.
-    images = (i for several in nvfatbin.find_fatbins(item.data) for i in several if i.kind == FatbinKind.LTOIR)
-    special = {Architecture(image.architecture.number, suffix) for image in images for suffix in "af"}
-    newest = Architecture(max(linkable_architectures(version)))
-    for target in (newest, *sorted(each for each in special if can_link_for(version, each))):
-        try:
-            return ptx.parse_ptx(link([item, stub], target, ["-lto"], ptx=True).data.decode())
-        except LinkError as error:
-            refusals.append(error)
-    if item.kind is InputKind.FATBIN and nvfatbin.is_whole(item.data):
-        return None
-    what = f"cannot be read as {item.kind}: {refusals[0].what}"
-    raise PlanError(what, code="plan-unreadable-input", where=item.name, hint=refusals[0].hint) from refusals[0]

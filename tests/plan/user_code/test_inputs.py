@@ -255,21 +255,25 @@ def test_ltoir_says_what_it_provides_and_requires(planner: Planner) -> None:
     with raises(PlanError, "plan-unused-input", where="user.ltoir"):
         copy(planner).add_ltoir(ltoir("__device__ float other(float a) { return a; }")).plan()
     more = "__device__ float elsewhere(float);\n" + ALONE.replace("a * 3.0f", "elsewhere(a)")
-    with raises(MissingProviderError, None, "elsewhere(float)", "user.ltoir"):
-        copy(planner).add_ltoir(ltoir(more)).plan()
+    with raises(UnresolvedSymbolError, None, "elsewhere(float)"):
+        copy(planner).add_ltoir(ltoir(more)).plan().link("sm_90")
+    unused = "__device__ float elsewhere(float);\n__device__ float unused(float a) { return elsewhere(a); }\n"
+    assert copy(planner).add_ltoir(ltoir(unused + ALONE)).plan().link("sm_90").cubin
 
 
 OTHER_LAYOUT = 'extern "C" __device__ float op(double a, int b) { return a + b; }'
 
 
-@pytest.mark.parametrize("kind", ["ptx", "ltoir", "fatbin", "fatbin with PTX"])
+@pytest.mark.parametrize("kind", ["ptx", "ltoir", "fatbin", "fatbin with PTX", "cubin", "fatbin with a cubin"])
 def test_a_different_layout_is_an_error(plain: KernelFamily, kind: str) -> None:
-    text, data = compiled(OTHER_LAYOUT).ptx, ltoir(OTHER_LAYOUT)
+    text, data, code = compiled(OTHER_LAYOUT).ptx, ltoir(OTHER_LAYOUT), relocatable_cubin(OTHER_LAYOUT)
     planner = {
         "ptx": lambda: plain.planner().add_ptx(text),
         "ltoir": lambda: plain.planner().add_ltoir(data),
         "fatbin": lambda: plain.planner().add_binary(fatbin_of(ltoir=data), "fatbin"),
         "fatbin with PTX": lambda: plain.planner().add_binary(fatbin_of(text, data), "fatbin"),
+        "cubin": lambda: plain.planner().add_binary(code, "cubin"),
+        "fatbin with a cubin": lambda: plain.planner().add_binary(in_a_fatbin(code), "fatbin"),
     }[kind]()
     layouts = "op", "(4)(8,4)", "plain/kern", "(4)(4)"
     with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", *layouts, where=f"user.{kind.split()[0]}"):
@@ -301,11 +305,41 @@ def test_garbage_is_a_plan_error_that_names_the_input(mini: KernelFamily, data: 
 # --- other binaries ---
 
 
-def test_a_binary_that_lacks_what_callers_supply_is_told_whose_function_is_missing(plain: KernelFamily) -> None:
+def test_a_binary_that_lacks_what_callers_supply_is_told_what_the_kernels_call(plain: KernelFamily) -> None:
     other = compiled('extern "C" __device__ float other(float a) { return a; }', 75).ptx
-    plan = plain.planner().add_binary(fatbin_of(ptx=other), "fatbin").plan()
-    with raises(UnresolvedSymbolError, None, "op", "group op (op.cuh)", hint="as op.cuh declares it"):
-        plan.link("sm_90")
+    with raises(PlanError, "plan-unused-input", "other", where="user.fatbin", hint="op"):
+        plain.planner().add_binary(fatbin_of(ptx=other), "fatbin").plan()
+
+
+@pytest.mark.parametrize("kind", ["cubin", "fatbin"])
+def test_machine_code_that_defines_what_another_input_or_a_fragment_defines_is_refused(
+    mini: KernelFamily, plain: KernelFamily, kind: str
+) -> None:
+    """NvJitLink takes one of the two without an error."""
+    helper = 'extern "C" __device__ __noinline__ float helper(float a) { return a; }\n'
+    mine = helper + 'extern "C" __device__ float op(float a) { return helper(a); }'
+    cubins = [relocatable_cubin(text) for text in (mine, helper)]
+    one, other = cubins if kind == "cubin" else map(in_a_fatbin, cubins)
+    other_op = relocatable_cubin('extern "C" __device__ float op(float a) { return a; }')
+    planner = plain.planner().add_binary(one, kind, "one")
+    for name, again in (("op", other_op if kind == "cubin" else in_a_fatbin(other_op)), ("helper", other)):
+        with raises(PlanError, "plan-duplicate-definition" if name == "op" else "plan-unused-input", "other"):
+            copy(planner).add_binary(again, kind, "other").plan()
+    entry = mini.plan(data_type="float", op_name="square").entry.entry
+    data = relocatable_cubin(f'{ALONE}\nextern "C" __global__ void {entry}(float* x) {{ *x = 1; }}')
+    data = data if kind == "cubin" else in_a_fatbin(data)
+    with raises(PlanError, "plan-duplicate-definition", "mini/kern", f"user.{kind}"):
+        mini.planner(data_type="float").add_binary(data, kind).plan()
+
+
+@pytest.mark.parametrize("kind", ["cubin", "fatbin"])
+def test_a_binary_may_call_another_and_fragments(plain: KernelFamily, kind: str) -> None:
+    helper = 'extern "C" __device__ float helper(float a) { return a; }\n'
+    mine = 'extern "C" __device__ float helper(float); extern "C" __device__ float op(float a) { return helper(a); }'
+    one, other = (relocatable_cubin(text) for text in (mine, helper))
+    one, other = (one, other) if kind == "cubin" else (in_a_fatbin(one), in_a_fatbin(other))
+    plan = plain.planner().add_binary(other, kind, "other").add_binary(one, kind, "one").plan(arch="sm_90")
+    assert plan.link().cubin
 
 
 @pytest.mark.parametrize("kind", ["cubin", "object", "library", "fatbin"])

@@ -1,0 +1,178 @@
+"""What compiled files define and refer to: LTO-IR, PTX, cubins, fatbins, objects and archives, all in one way.
+
+nvJitLink links a file alone and keeps it relocatable: the table of symbols of the result has every function, kernel and
+variable. nvJitLink 12 has no such link; one for debuggers keeps them too, where a stub defines what the file does not.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from jitlto.base.errors import JitltoError, LinkError, UnresolvedSymbolError, VersionError
+from jitlto.base.mangling import demangle
+from jitlto.base.versions import Architecture, Version
+from jitlto.cuda import elf, nvfatbin, nvjitlink
+from jitlto.cuda.compatibility import can_link_for, linkable_architectures, newest_ptx_isa, runs_on
+from jitlto.cuda.nvfatbin import FatbinKind
+from jitlto.cuda.nvjitlink import ARCHIVE, InputKind, LinkInput, is_own_symbol, link
+from jitlto.cuda.ptx import parse_ptx, write_stub
+from jitlto.record.fragment import UNKNOWN, ImageKind, Symbol, SymbolKind
+
+#: What a file should be.
+HINT = "name relocatable code as `nvcc -rdc=true` makes it: LTO-IR, PTX, a cubin, a fatbin or an archive of objects"
+_KINDS: dict[int, ImageKind] = {
+    FatbinKind.PTX: ImageKind.PTX,
+    FatbinKind.CUBIN: ImageKind.SASS,
+    FatbinKind.LTOIR: ImageKind.LTOIR,
+}
+# LTO-IR begins with the size of its head, which is larger for sm_90a, and 10 × the number of its architecture.
+_LTOIR, _HEAD, _PLAIN = b"\xed\x43\x4e\x7f", struct.Struct("<16xI6xH"), 0x28
+_MEMBER, _SIZE, _END = 60, slice(48, 58), b"`\n"  # of an archive: the header, the size in it, and how it ends
+
+
+class CompiledCode(NamedTuple):
+    """The code of a file for one architecture.
+
+    Args:
+        kind: What it is.
+        architecture: What it was compiled for.
+        isa: The version of the ISA, of PTX.
+        item: As nvJitLink reads it: one image, or the archive or object that has it among others.
+    """
+
+    kind: ImageKind
+    architecture: Architecture
+    isa: Version | None
+    item: LinkInput
+
+    def __str__(self) -> str:
+        prefix = "sm" if self.kind is ImageKind.SASS else "lto" if self.kind is ImageKind.LTOIR else "compute"
+        return f"{prefix}_{self.architecture}"
+
+
+def identify(data: bytes, name: str) -> LinkInput:
+    """Return a file as an input of the kind that its content is."""
+    kind = InputKind.PTX if b".version" in data else InputKind.OBJECT
+    if nvfatbin.is_whole(data):
+        kind = InputKind.FATBIN
+    elif data.startswith(ARCHIVE):
+        kind = InputKind.LIBRARY
+    elif data.startswith(_LTOIR):
+        kind = InputKind.LTOIR
+    elif elf.read_architecture(data):
+        kind = InputKind.CUBIN
+    return LinkInput(kind, data, name)
+
+
+def list_code(item: LinkInput) -> list[CompiledCode]:
+    """Return the code of a file: of a fatbin each image, of an archive what all of its members have.
+
+    Raises:
+        JitltoError: If it has none that is linked, or is cut off.
+    """
+    data, found = item.data, list[CompiledCode]()
+    if item.kind is InputKind.PTX:
+        module = parse_ptx(data.decode("utf-8", "replace").rstrip("\0"))
+        found = [CompiledCode(ImageKind.PTX, module.target, module.isa, item)]
+    elif item.kind is InputKind.LTOIR and data.startswith(_LTOIR) and len(data) >= _HEAD.size:
+        size, number = _HEAD.unpack_from(data)
+        architecture = Architecture(number // 10, "a" * (size > _PLAIN))
+        found = [CompiledCode(ImageKind.LTOIR, architecture, None, item)]
+    elif code := elf.read_architecture(data):
+        found = [CompiledCode(ImageKind.SASS, code, None, item)]
+    elif item.kind is InputKind.FATBIN:
+        parts = [(_KINDS.get(each.kind), each.architecture, isa, part) for each, isa, part in nvfatbin.split(data)]
+        alone = ((kind, code, isa, LinkInput(item.kind, part, item.name)) for kind, code, isa, part in parts if kind)
+        found = [CompiledCode(kind, code, isa if kind is ImageKind.PTX else None, i) for kind, code, isa, i in alone]
+    else:
+        _check_members(data)
+        members = [set(each) for each in nvfatbin.find_fatbins(data)]
+        common = sorted(set.intersection(*members)) if members else []
+        known = [(_KINDS[each.kind], each.architecture) for each in common if each.kind in _KINDS]
+        newest = newest_ptx_isa(nvjitlink.version())
+        found = [CompiledCode(kind, code, newest if kind is ImageKind.PTX else None, item) for kind, code in known]
+    if not found:
+        raise JitltoError("it has no device code that is linked", hint=HINT)
+    return [each for each in found if _find_target(each)] or found
+
+
+def _check_members(data: bytes) -> None:
+    """Check that no member of an archive is cut off: nvJitLink writes of one that is to the standard error.
+
+    Raises:
+        JitltoError: If one is.
+    """
+    at = len(ARCHIVE) if data.startswith(ARCHIVE) else len(data)
+    while at < len(data):
+        header = data[at : at + _MEMBER]
+        size = header[_SIZE].strip()
+        at += _MEMBER + int(size) if header.endswith(_END) and size.isdigit() else len(data)
+        if at > len(data):
+            raise JitltoError("it is an archive that is cut off", hint=HINT)
+        at += at % 2
+
+
+def read_symbols(code: CompiledCode, known: Mapping[str, Symbol]) -> tuple[tuple[Symbol, ...], tuple[Symbol, ...]]:
+    """Return what code defines for others, and what others must define for it, both sorted.
+
+    Args:
+        code: The code.
+        known: What others define: nvJitLink 12 must know it of that to which machine code in a fatbin refers.
+
+    Raises:
+        VersionError: If it is too new for nvJitLink, or LTO-IR of another major release.
+        LinkError: If nvJitLink cannot read it.
+    """
+    _check_isa(code)
+    if code.item.kind is InputKind.PTX:
+        module = parse_ptx(code.item.data.decode("utf-8", "replace").rstrip("\0"))
+        return module.provides, module.requires
+    missing: dict[str, Symbol] = {}
+    data = code.item.data if code.item.kind is InputKind.CUBIN else _link_alone(code, known, missing)
+    try:
+        both = elf.read_symbols(data)
+    except ValueError as error:
+        raise LinkError(str(error), hint=HINT) from error
+    provides, requires = ([symbol for symbol in some if not is_own_symbol(symbol.name)] for some in both)
+    requires += [Symbol(name, SymbolKind.FUNCTION, UNKNOWN) for name in missing]
+    return tuple(sorted(s for s in provides if s.name not in missing)), tuple(sorted(requires))
+
+
+def _find_target(code: CompiledCode) -> Architecture | None:
+    """Return what code is linked for to be read: its own architecture, or the newest, if that runs it; else None."""
+    linker, own = nvjitlink.version(), code.architecture
+    newest = Architecture(max(linkable_architectures(linker)))
+    fits = code.kind is not ImageKind.SASS and runs_on(own, newest)
+    return own if can_link_for(linker, own) else newest if fits else None
+
+
+def _link_alone(code: CompiledCode, known: Mapping[str, Symbol], missing: dict[str, Symbol]) -> bytes:
+    """Return a cubin with all that code defines, and add what a stub had to define beside it."""
+    linker, flags = nvjitlink.version(), ["-lto"] if code.kind is ImageKind.LTOIR else []
+    target = _find_target(code) or code.architecture
+    # Beside what is no LTO-IR, all functions of LTO-IR are kept.
+    stub = LinkInput(InputKind.PTX, write_stub([]).encode(), "stub")
+    if linker.major > 12:
+        return link([code.item, stub], target, flags, relocatable=True).data
+    flags.append("-g")
+    try:
+        return link([code.item, stub], target, flags).data
+    except UnresolvedSymbolError as error:
+        missing |= {name: known.get(name, Symbol(name, SymbolKind.FUNCTION, "()()")) for name in error.symbols}
+        # It does not survive machine code that uses a variable where the stub defines a function.
+        if code.kind is not ImageKind.LTOIR and (unknown := missing.keys() - known.keys()):
+            what = (
+                f"nvJitLink {linker} does not tell what it defines, as nothing defines {demangle(min(unknown))} for it"
+            )
+            hint = "take CUDA 13, or give LTO-IR, PTX as text or a cubin outside of a fatbin"
+            raise LinkError(what, hint=hint) from error
+    stub = LinkInput(InputKind.PTX, write_stub(missing.values()).encode(), "stub")
+    return link([code.item, stub], target, flags).data
+
+
+def _check_isa(code: CompiledCode) -> None:
+    linker = nvjitlink.version()
+    if code.isa is not None and code.isa > (newest := newest_ptx_isa(linker)):
+        what = f"it is PTX {code.isa}, and nvJitLink {linker} reads PTX up to {newest}"
+        hint = f"compile it with CUDA {linker} or an earlier release, or build with a later nvJitLink"
+        raise VersionError(what, code="link-version-newer", hint=hint)
