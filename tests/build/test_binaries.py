@@ -1,5 +1,6 @@
 """Groups with a binary: files of every kind become fragments, and what is wrong with one is said with its place."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -275,7 +276,7 @@ _WRONG: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "half": (lambda: ltoir()[:400], "build-binary-unreadable", "nvJitLink"),
     "an archive cut off": (lambda: b"!<arch>\n" + 48 * b" " + b"9000      `\n", "build-binary-unreadable", "cut off"),
     "PTX of later releases": (
-        lambda: ptx().replace(b".version 9.", b".version 99."), "build-binary-unreadable", "PTX 99."
+        lambda: re.sub(rb"\.version \d+", b".version 99", ptx()), "build-binary-unreadable", "PTX 99."
     ),
     "an empty archive": (lambda: b"!<arch>\n", "build-binary-unreadable", "no device code"),
     "PTX cut off": (lambda: ptx()[:-40], "build-binary-unreadable", "PTX"),
@@ -364,6 +365,8 @@ _INNER = "inline __device__ __noinline__ float inner(float a) { return a * 2; }\
 
 def make_two(directory: Path, form: Callable[[str], bytes], own: str, others: str) -> KernelFamily:
     """A family with two files, with some text of their own."""
+    if form is wrapped and nvjitlink.version().major < 13:
+        pytest.skip("nvJitLink 12 does not tell the symbols of machine code in a fatbin that refers to another file")
     (directory / "family").mkdir()
     helper = others + FAMILY["helper.cu.jinja"].replace("return a", "return inner(a)")
     (directory / "family" / "helper.bin").write_bytes(form(helper))
