@@ -405,7 +405,10 @@ def test_inline_functions_of_machine_code_are_said_not_to_be_compared(
 
 @pytest.mark.parametrize("form", [ltoir, ptx, cubin, wrapped])
 def test_callers_may_use_what_no_fragment_requires_of_a_file(tmp_path: Path, form: Callable[[str], bytes]) -> None:
-    toml = FAMILY["family.toml"].partition("[device.helper]")[0] + '[device.helper]\ninterface = "helper.cuh"\n'
+    toml = (
+        FAMILY["family.toml"].partition("[device.helper]")[0]
+        + '[device.helper]\nsupplied = true\ninterface = "helper.cuh"\n'
+    )
     kern = {"kern.cu.jinja": "__global__ void kern(float* x) { *x = helper(*x); }\n", "family.toml": toml}
     text = LIBRARY.replace("helper(a)", "a").replace('extern "C" __device__ float helper(float);', "")
     family = make(tmp_path, form(text), kern)
