@@ -36,8 +36,9 @@ from jitlto.compile.sides import explain
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
+from jitlto.plan.configuration import allowed_values
 from jitlto.record.family_record import PartRecord
-from jitlto.record.fragment import Fragment
+from jitlto.record.fragment import Fragment, sorted_values
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
 # while something is written within those.
@@ -78,6 +79,7 @@ def build(
     keep_going: bool = False,
     shard: Shard | None = None,
     allow_incomplete: bool = False,
+    only: Sequence[tuple[str, str]] = (),
 ) -> BuildReport:
     """Build families into one database. The file is written only if all checks pass, and every kernel plans.
 
@@ -91,6 +93,8 @@ def build(
         keep_going: Compile the rest after a failure, and report all failures by cause.
         shard: Build only this part; :func:`jitlto.build.merge.merge_databases` joins the parts.
         allow_incomplete: Write the database although kernels lack something, and report that as advice.
+        only: Parameters, or ``entry``, and values: build the fragments that have one of those given for a parameter,
+            or no such parameter.
 
     Raises:
         JitltoError: The first failure; a BuildError for several.
@@ -99,6 +103,7 @@ def build(
     _check_arguments(output, executor, cache, shard)
     observer.phase("render")
     sources = families if isinstance(families, RenderedFamilies) else RenderedFamilies(families)
+    sources = _select(sources, only) if only else sources
     fragments: list[Fragment] = []
     blobs: dict[str, bytes] = {}
 
@@ -178,6 +183,13 @@ def _finish(cache: Cache | None, scheduler: Scheduler, begin: float) -> CacheUse
     counts = cache.shared.counts if cache and cache.shared else Counter[str]()
     traffic = {name: counts[name] for name in ("bytes_read", "bytes_written", "rejected", "failures")}
     return CacheUse(**scheduler.layers, **traffic)
+
+
+def _select(sources: RenderedFamilies, only: Sequence[tuple[str, str]]) -> RenderedFamilies:
+    """Return the sources that have one of the values given for a parameter, or no such parameter."""
+    known = sorted_values((name, (value,)) for each in sources.rendered for name, value in each.pairs)
+    allowed = allowed_values(only, known, ", ".join(family.name for family in sources.families))
+    return sources.select(lambda each: all(value in allowed.get(name, (value,)) for name, value in each.pairs))
 
 
 def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer) -> Iterator[Sequence[CompileRequest]]:

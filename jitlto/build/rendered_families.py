@@ -1,5 +1,6 @@
 """Families that are built together: their rendered sources, and how each source is compiled."""
 
+import copy
 import functools
 import os.path
 import re
@@ -107,6 +108,21 @@ class RenderedFamilies:
     def requests(self) -> list[CompileRequest]:
         """All requests, in the order of rendering; renders the families that have not been."""
         return [request for batch in self.by_family() for request in batch]
+
+    @property
+    def rendered(self) -> list[RenderedSource]:
+        """All sources, and the files of groups with a binary; renders the families that have not been."""
+        requests = self.requests
+        return [*(request.rendered for request in requests), *(each for each, _ in self.binaries)]
+
+    def select(self, keep: Callable[[RenderedSource], bool]) -> "RenderedFamilies":
+        """Return those sources for which a function holds, rendered and checked together with all others."""
+        self._by_key  # noqa: B018 - advice and messages are about all of them
+        made = copy.copy(self)
+        made._batches = [[each for each in batch if keep(each.rendered)] for batch in self.by_family()]
+        made.binaries = [each for each in self.binaries if keep(each[0])]
+        made.records = {**self.records}
+        return made
 
     def check_settings(self) -> None:
         """Check that interfaces mean the same in all ways in which sources are compiled, and record for whom not.

@@ -22,7 +22,7 @@ from jitlto.build.merge import merge_databases
 from jitlto.build.rendered_families import RenderedFamilies, with_used
 from jitlto.build.shards import Shard
 from jitlto.cli.output import check_output, print_built, progress, write_output
-from jitlto.cli.parameters import PATH, allow_incomplete_option, as_callback, jobs_option, json_option
+from jitlto.cli.parameters import PATH, allow_incomplete_option, as_callback, jobs_option, json_option, parse_pairs
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.packaging.project import copy_prebuilt, load_package
@@ -57,6 +57,7 @@ def render(name: str, output: Path) -> None:
 Example:
   jitlto build search
   jitlto build --project . -o fragments.fragdb
+  jitlto build search -o float.fragdb --only data_type=float
   jitlto build search -o part-2.fragdb --shard 2/4"""
 )
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
@@ -70,6 +71,10 @@ Example:
 @click.option(
     "--shard", metavar="I/N", callback=as_callback(Shard.parse), help="Build part I of N, for `jitlto merge`."
 )
+@click.option(
+    "--only", metavar="NAME=VALUE[,VALUE]...", multiple=True, callback=as_callback(parse_pairs),
+    help="Build what has one of these values, or no such parameter; entry=GROUP for entrypoints. Repeatable.",
+)  # fmt: skip
 @click.option(
     "--lineinfo", is_flag=True,
     help="Also build the database's twin with line information, for profilers: the directory STEM.lineinfo beside it.",
@@ -107,14 +112,15 @@ def build(
     package = load_package(project) if project else None
     declared = package.families if package else [declaration.load_family(path) for path in _paths(names)]
     if output is None:
-        if shard or len(declared) != 1:
+        is_part = shard or how["only"]
+        if is_part or len(declared) != 1:
             named = ", ".join(family.name for family in declared)
-            what = f"a part of {named}" if shard else f"{pluralize(len(declared), 'family')}: {named}"
+            what = f"a part of {named}" if is_part else f"{pluralize(len(declared), 'family')}: {named}"
             raise click.UsageError(f"name the database of {what}: -o DB")
         output = Path(declared[0].name + SUFFIX)
     check_output(timings, (output,))
     _collect_no_garbage()
-    if package and not (shard or lineinfo):
+    if package and not (shard or lineinfo or how["only"]):
         taken = copy_prebuilt(package, output, allow_incomplete=how["allow_incomplete"])
         if taken:
             print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)

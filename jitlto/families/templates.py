@@ -14,7 +14,7 @@ from jitlto.base.text import suggest
 from jitlto.families import plain_text
 from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration, read_matrix
 from jitlto.families.matrix import MOST_COMBINATIONS, Matrix
-from jitlto.record.fragment import FragmentKey
+from jitlto.record.fragment import FragmentKey, Role, Values
 from jitlto.record.headers import interfaces_first
 
 if TYPE_CHECKING:  # Jinja takes 80 ms, and callers' side never renders
@@ -68,6 +68,12 @@ class RenderedSource:
     def source(self) -> str:
         """Source to compile: the text behind all interfaces of the family, so that both sides of each see one text."""
         return interfaces_first(self.interfaces) + self.text
+
+    @property
+    def pairs(self) -> Values:
+        """What a configuration selects it by: the parameters of its key and, of an entrypoint, ``entry``, its group."""
+        entry = (("entry", self.group.name),) if self.group.role is Role.ENTRYPOINT else ()
+        return (*self.key.parameters, *entry)
 
     @property
     def origin(self) -> str:

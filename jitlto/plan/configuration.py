@@ -45,6 +45,24 @@ def normalize_configuration(
     return result
 
 
+def allowed_values(
+    settings: Iterable[tuple[str, str]], known: Mapping[str, Sequence[str]], family: str
+) -> dict[str, set[str]]:
+    """Return the values that settings allow, by parameter; a setting may give several, separated by commas.
+
+    Args:
+        settings: Parameters and values; a parameter may occur several times.
+        known, family: As for :func:`normalize_configuration`, whose errors are raised.
+    """
+    allowed: dict[str, set[str]] = {}
+    for parameter, text in settings:
+        # A comma may be part of a value, as in a template's arguments.
+        for value in [text] if text in known.get(parameter, ()) else text.split(","):
+            spelled = normalize_configuration({parameter: value}, known, family)
+            allowed.setdefault(parameter, set()).update(spelled.values())
+    return allowed
+
+
 def _match_value(name: str, text: str, values: Sequence[str], family: str) -> str:
     """Return the family's spelling of a value.
 

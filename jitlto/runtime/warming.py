@@ -20,7 +20,7 @@ from jitlto.link.packs import Pack
 from jitlto.link.parallel import run_parallel
 from jitlto.link.sources import CONTENTS, KERNELS, REQUESTS
 from jitlto.plan.cache_entry import LinkedKernel
-from jitlto.plan.configuration import normalize_configuration
+from jitlto.plan.configuration import allowed_values
 from jitlto.plan.plan import Plan, Request
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
@@ -142,7 +142,8 @@ def family_jobs(
     Raises:
         JitltoError: If no kernel has these values.
     """
-    allowed = _allowed_values(family, settings)
+    known = {**family.parameters, "entry": family.entrypoints}
+    allowed = allowed_values(settings, known, family.name)
     jobs: list[WarmJob] = []
     waiting = 0
     for kernel in family.kernels():
@@ -158,17 +159,6 @@ def family_jobs(
         what, hint = "no kernel has this combination of values", "list the fragments: jitlto ls -l DB"
         raise JitltoError(what, code="jitlto-no-such-kernel", where=family.name, hint=hint)
     return WarmJobs(jobs, waiting, "that need callers' code; record a program that uses them")
-
-
-def _allowed_values(family: KernelFamily, settings: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
-    allowed: dict[str, set[str]] = {}
-    known = {**family.parameters, "entry": family.entrypoints}
-    for parameter, text in settings:
-        # A comma may be part of a value, as in a template's arguments.
-        for value in [text] if text in known.get(parameter, ()) else text.split(","):
-            spelled = normalize_configuration({parameter: value}, known, family.name)
-            allowed.setdefault(parameter, set()).update(spelled.values())
-    return allowed
 
 
 def link_jobs(

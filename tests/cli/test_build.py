@@ -30,6 +30,7 @@ def test_one_family_is_built_into_a_database_of_its_name(tmp_path: Path) -> None
     before = {*tmp_path.iterdir()}
     fails(jitlto("build", "mini", "cluster", cwd=tmp_path), 2, "mini, cluster", "-o DB")
     fails(jitlto("build", "mini", "--shard", "1/2", cwd=tmp_path), 2, "mini", "-o DB")
+    fails(jitlto("build", "mini", "--only", "data_type=float", cwd=tmp_path), 2, "a part of mini", "-o DB")
     assert {*tmp_path.iterdir()} == before
 
 
@@ -98,3 +99,48 @@ def test_what_is_no_twin_is_not_replaced_and_nothing_is_built(tmp_path: Path) ->
 
 def test_only_a_whole_build_makes_a_twin(tmp_path: Path) -> None:
     fails(jitlto("build", "search", "-o", tmp_path / "x.fragdb", "--lineinfo", "--shard", "1/2"), 2, "--lineinfo")
+
+
+def only(tmp_path: Path, *arguments: str) -> list[str]:
+    """The keys of what is built of a family."""
+    family, database = write_family(tmp_path / "mini", MINI), tmp_path / "mini.fragdb"
+    succeeds("build", family, "-o", database, *arguments)
+    return [str(fragment.key) for fragment in FragmentDatabase(database).fragments()]
+
+
+def test_what_agrees_with_values_is_built_alone(tmp_path: Path) -> None:
+    assert only(tmp_path, "--only", "data_type=float") == [
+        "mini/kern[data_type=float]",
+        "mini/op[data_type=float,op_name=square]",
+        "mini/op[data_type=float,op_name=twice]",
+    ]
+    assert only(tmp_path, "--only", "data_type=float,double", "--only", "op_name=twice") == [
+        "mini/kern[data_type=double]",
+        "mini/kern[data_type=float]",
+        "mini/op[data_type=double,op_name=twice]",
+        "mini/op[data_type=float,op_name=twice]",
+    ]
+    assert len(only(tmp_path, "--only", "entry=kern")) == 6
+
+
+def test_a_value_that_nothing_has_is_named_with_the_nearest(tmp_path: Path) -> None:
+    family = write_family(tmp_path / "mini", MINI)
+    for setting, status, *words in (
+        ("op_name=twicee", 1, "[plan-unknown-value]", "'twice'"),
+        ("opname=twice", 1, "[plan-unknown-parameter]", "'op_name'"),
+        ("entry=kernel", 1, "[plan-unknown-value]", "'kern'"),
+        ("twice", 2, "NAME=VALUE"),
+    ):
+        fails(jitlto("build", family, "-o", tmp_path / "x.fragdb", "--only", setting), status, *words)
+    assert not (tmp_path / "x.fragdb").exists()
+
+
+@pytest.mark.slow
+def test_shards_of_what_agrees_merge_to_it(tmp_path: Path) -> None:
+    family = write_family(tmp_path / "mini", MINI)
+    parts = [tmp_path / f"{number}.fragdb" for number in (1, 2)]
+    for number, part in enumerate(parts, 1):
+        succeeds("build", family, "-o", part, "--only", "data_type=float", "--shard", f"{number}/2")
+    succeeds("merge", "-o", tmp_path / "all.fragdb", *parts)
+    succeeds("build", family, "-o", tmp_path / "one.fragdb", "--only", "data_type=float")
+    assert FragmentDatabase(tmp_path / "all.fragdb").digest == FragmentDatabase(tmp_path / "one.fragdb").digest

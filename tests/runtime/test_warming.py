@@ -30,7 +30,7 @@ def test_settings_select_kernels_and_repeated_names_add_up(mini: KernelFamily) -
 def test_a_combination_of_values_that_no_kernel_has_is_an_error(
     mini: KernelFamily, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jitlto.runtime.warming._allowed_values", lambda *_: {"data_type": {"int"}})
+    monkeypatch.setattr("jitlto.runtime.warming.allowed_values", lambda *_: {"data_type": {"int"}})
     with raises(JitltoError, "jitlto-no-such-kernel", where="mini"):
         family_jobs(mini, [], [SM_90])
 
