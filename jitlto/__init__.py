@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jitlto.record.fragment import FragmentKey as FragmentKey
     from jitlto.runtime.family import KernelFamily as KernelFamily
     from jitlto.runtime.family import family as family
-    from jitlto.runtime.family import load as load
+    from jitlto.source.load import load as load
 
 _EXPORTS = {
     "Array": "jitlto.frameworks.parts",
@@ -50,7 +50,7 @@ _EXPORTS = {
     "Slot": "jitlto.launch.step",
     "family": "jitlto.runtime.family",
     "jax_call": "jitlto.frameworks.bindings",
-    "load": "jitlto.runtime.family",
+    "load": "jitlto.source.load",
     "sequence": "jitlto.launch.sequence",
     "torch_operator": "jitlto.frameworks.bindings",
 }

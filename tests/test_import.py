@@ -133,6 +133,17 @@ print(json.dumps(sorted(sys.modules)))
 
 
 @pytest.mark.slow
+def test_jinja_and_the_build_side_are_imported_when_sources_are_loaded(mini_path: Path, tmp_path: Path) -> None:
+    code = "import json, sys, jitlto; jitlto.load(*sys.argv[1:]); print(json.dumps(sorted(sys.modules)))"
+    names = run(code, "mini", str(mini_path))
+    assert isinstance(names, list)
+    assert loaded(names, ("jinja2", "click")) == []
+    names = run(code, str(write_family(tmp_path / "mini", MINI)), JITLTO_CACHE_DIR=str(tmp_path / "cache"))
+    assert isinstance(names, list)
+    assert {"jinja2", "jitlto.build.pipeline"} <= set(names)
+
+
+@pytest.mark.slow
 def test_a_build_in_which_nothing_changed_loads_no_demangler_and_finds_packages_itself(tmp_path: Path) -> None:
     code = """
 import contextlib, json, sys

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from jitlto.cli.parameters import PATH, as_callback, parse_pairs, parse_target
 from jitlto.cli.selection import DATABASE, DB_HELP, find_family
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.link.kernel_cache import LAYERS
-from jitlto.plan.configuration import LINK_MODES
+from jitlto.plan.configuration import LINK_MODES, normalize_configuration
 from jitlto.plan.plan import Plan
 
 
@@ -48,6 +49,8 @@ def plan(
 ) -> None:
     """Plan the kernel of a family that the settings select, and link it; entry=GROUP names one of several entrypoints.
 
+    Of a directory with a family.toml that was not built here, what the kernel is made of is compiled first.
+
     Without --dump, print what the kernel is made of and whether it links, or where it has been found linked.
     """
     if dump is None and output is not None:
@@ -58,10 +61,12 @@ def plan(
     configuration = dict(parse_pairs(settings))
     if len(configuration) < len(settings):
         raise click.UsageError("a parameter is given twice")
-    family = find_family(target, database)
+    family = find_family(target, database, may_compile=True)
     several = tuple(dict.fromkeys((*family.record.link.libraries, *libraries)))
-    planner = family.planner(configuration.pop("entry", None), **configuration)
-    resolved = planner.plan(arch=arch, link_mode=link_mode, link_options={"libraries": several} if libraries else None)
+    options = {"libraries": several} if libraries else None
+    how: dict[str, Any] = {"entry": configuration.pop("entry", None), "arch": arch, "link_mode": link_mode}
+    given = normalize_configuration(configuration, family.parameters, family.name)  # in which no such name is left
+    resolved = family.plan(**how, link_options=options, **given)
     if dump is None:
         _summarise(resolved)
         if resources:

@@ -10,7 +10,8 @@ from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.base.files import SUFFIX, digest_of
 from jitlto.database import FragmentDatabase
 from jitlto.runtime import session
-from jitlto.runtime.family import KernelFamily, load
+from jitlto.runtime.family import KernelFamily
+from jitlto.source.load import load
 
 #: Metavariable of what :func:`locate` finds, and the help of the option that names a family's database.
 DATABASE = "DB|DIR|[PACKAGE:]FAMILY"
@@ -42,8 +43,7 @@ def locate(target: Path) -> tuple[Path, str | None]:
             if package or error.code != "registry-unknown-family":
                 raise
             missing = error
-    toml = target if target.name == _TOML else target / _TOML
-    if os.path.isfile(toml):  # noqa: PTH113
+    if toml := _declaration(target):
         from jitlto.families.declaration import load_family  # imported late: few commands read a declaration
 
         name = load_family(toml).name
@@ -56,14 +56,25 @@ def locate(target: Path) -> tuple[Path, str | None]:
     return Path(name + SUFFIX), name
 
 
+def _declaration(target: Path) -> Path | None:
+    """Return the declaration of a family that lies at a path, or is that path."""
+    toml = target if target.name == _TOML else target / _TOML
+    return toml if os.path.isfile(toml) else None  # noqa: PTH113
+
+
 def is_other_file(target: Path) -> bool:
     """Return whether an argument is a file that is meant to be neither a database nor a declaration."""
     is_file = os.path.isfile(target)  # noqa: PTH113
     return is_file and target.suffix != SUFFIX and target.name != _TOML and digest_of(target) is None
 
 
-def find_family(target: Path, database: Path | None = None) -> KernelFamily:
+def find_family(target: Path, database: Path | None = None, *, may_compile: bool = False) -> KernelFamily:
     """Load the family that an argument means: by its name from a database, or as :func:`locate` finds it.
+
+    Args:
+        target: The argument.
+        database: The database.
+        may_compile: Whether a directory that was not built here is loaded as sources.
 
     Raises:
         click.UsageError: If both a database and a package are named, or a database with several families.
@@ -74,7 +85,12 @@ def find_family(target: Path, database: Path | None = None) -> KernelFamily:
         if package:
             raise click.UsageError(f"--db and the package {package!r} exclude each other")
         return load(name, database)
-    path, named = locate(target)
+    try:
+        path, named = locate(target)
+    except DatabaseError:
+        if may_compile and (toml := _declaration(target)):
+            return load(toml)
+        raise
     held = session.default.registry.file(path).contents.families
     own = [named] if named else [name for name, each in held.items() if each.entrypoints]
     if len(own) != 1:

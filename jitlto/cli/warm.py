@@ -14,8 +14,8 @@ from jitlto.cli.output import print_causes, print_result, progress
 from jitlto.cli.parameters import PATH, jobs_option, json_option, parse_pairs, targets_option
 from jitlto.cli.selection import DATABASE, DB_HELP, find_family, is_other_file
 from jitlto.cuda import device, nvjitlink
-from jitlto.runtime.family import load
 from jitlto.runtime.warming import WarmJobs, WarmOutcome, WarmResult, family_jobs, link_jobs, recorded_jobs
+from jitlto.source.load import load
 
 
 @click.command(epilog="Example: jitlto warm used.jsonl --arch sm_90,sm_100 --db search.fragdb -o search.pack")

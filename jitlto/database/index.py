@@ -78,10 +78,6 @@ class Index:
         uses = self._use(symbol).items()
         return any(Role.DEVICE in use.required_by or (use.required_by and name == self._family) for name, use in uses)
 
-    def entry_groups(self) -> set[str]:
-        """Return the groups of entrypoints."""
-        return {shape.group for shape in self._entry_shapes()}
-
     def entry_keys(self, group: str | None) -> list[FragmentKey]:
         """Return the keys of all entrypoints, or of those of one group; sorted."""
         if not self._entry_shapes():

@@ -7,8 +7,8 @@ from jitlto.base.errors import JitltoError, ProjectError
 from jitlto.packaging import project
 from jitlto.packaging.project import Package
 from jitlto.packaging.pyproject import PackageConfig
-from jitlto.runtime.family import load
 from jitlto.runtime.warming import family_jobs, link_jobs, recorded_jobs
+from jitlto.source.load import load
 
 
 def build_files(

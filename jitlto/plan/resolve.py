@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from jitlto.base.errors import AmbiguousConfigurationError, InterfaceMismatchError, PlanError
+from jitlto.base.errors import InterfaceMismatchError, PlanError
 from jitlto.base.mangling import demangle
 from jitlto.database.index import Index
 from jitlto.plan import resolve_errors
@@ -96,22 +96,9 @@ def choose_entry(
     candidates = [f for f in named if agrees(f.key.parameters, bound)] if named else index.find_entries(group, bound)
     if len(candidates) == 1:
         return candidates[0]
-    if not candidates:
-        groups = index.entry_groups()
-        if not named and (not groups or group not in (None, *groups)):
-            what = f"no entrypoint {group!r}" if groups else "the family has no entrypoint"
-            hint = f"the entrypoints are {', '.join(sorted(groups))}"
-            raise PlanError(
-                what, code="plan-unknown-entrypoint", hint=hint if groups else "its groups are for families that use it"
-            )
-        pool = [f.key for f in named] or index.entry_keys(group)
-        raise resolve_errors.no_value("entrypoint", pool, bound)
-    if len(several := sorted({f.key.group for f in candidates})) > 1:
-        listed = ", ".join(several)
-        raise AmbiguousConfigurationError(
-            f"several entrypoints agree: {listed}", code="plan-ambiguous-entrypoint", hint=f"give entry ({listed})"
-        )
-    raise resolve_errors.undecided({f"several {candidates[0].key.group} fragments agree": candidates}, bound, bound)
+    if named and not candidates:
+        raise resolve_errors.no_value("entrypoint", [f.key for f in named], bound)
+    raise resolve_errors.which_entrypoint(index.entry_keys(None), candidates, bound, group)
 
 
 class Selection:

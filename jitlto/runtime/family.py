@@ -5,7 +5,6 @@ Everything that a kernel found in the cache does not need is imported where it i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -42,36 +41,6 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.record.family_record import FamilyRecord
     from jitlto.tuning.best import Best, Chooser
     from jitlto.tuning.tune import TuneReport
-
-
-def load(
-    family: str,
-    database: str | os.PathLike[str] | FragmentDatabase | None = None,
-    *,
-    session: Session = sessions.default,
-) -> KernelFamily:
-    """Load a family from a fragment database.
-
-    Args:
-        family: The family's name.
-        database: The database, or its path. By default it is searched for as by :func:`family`.
-        session: The session to use; by default that of the process.
-
-    Raises:
-        RegistryError: If no database holds the family, or several databases with different contents do.
-        DatabaseError: If a database cannot be read.
-    """
-    check_type(family, str, "family must be a name")
-    file: FragmentDatabase | DatabaseFile
-    if database is None:
-        file = session.registry.find(family)
-    elif isinstance(database, str | os.PathLike):
-        file = session.registry.file(database)
-    else:
-        file = database
-    made = KernelFamily(family, file, session)
-    session.loaded[family, made.contents.digest] = made  # in the place of one whose file may be gone
-    return made
 
 
 def family(name: str, *, distribution: str | None = None, session: Session = sessions.default) -> KernelFamily:

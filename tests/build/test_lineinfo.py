@@ -14,7 +14,7 @@ from jitlto.cuda.elf import read_sections
 from jitlto.database import FragmentDatabase
 from jitlto.database.twin import SOURCES, mark_twin, read_original, twin_directory
 from jitlto.families.declaration import load_family
-from jitlto.runtime.family import load
+from jitlto.source.load import load
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.line_information import machine_code

@@ -23,7 +23,7 @@ def _info(own: dict[str, str], **variables: str) -> dict[str, dict[str, object]]
 
 
 def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, str], tmp_path: Path) -> None:
-    assert f"installed editable: {tmp_path}/cache/editable: empty, 0 B" in jitlto("cache", "info", **own).stdout
+    assert f"from sources: {tmp_path}/cache/editable: empty, 0 B" in jitlto("cache", "info", **own).stdout
     kept = tmp_path / "cache" / "editable" / "ab"
     kept.mkdir(parents=True, mode=0o700)
     (tmp_path / "cache" / "editable").chmod(0o700)

@@ -20,7 +20,8 @@ from jitlto.link.kernel_cache import KernelCache
 from jitlto.link.sources import KERNELS
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.plan import Plan
-from jitlto.runtime.family import KernelFamily, load
+from jitlto.runtime.family import KernelFamily
+from jitlto.source.load import load
 
 PLACES = int(os.environ.get("JITLTO_TEST_DAMAGE", "360")) // 3
 

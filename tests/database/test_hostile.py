@@ -24,7 +24,8 @@ from jitlto.database.index import Index
 from jitlto.plan.resolve import Resolution, resolve
 from jitlto.record.fragment import Role, agrees
 from jitlto.record.options import LinkOptions
-from jitlto.runtime.family import KernelFamily, load
+from jitlto.runtime.family import KernelFamily
+from jitlto.source.load import load
 from tests.support.errors import raises
 from tests.support.fuzz_targets import changed, rows, with_rows
 from tests.support.index import WholeIndex

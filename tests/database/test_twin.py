@@ -8,8 +8,9 @@ import pytest
 from jitlto.base.config import Config
 from jitlto.base.errors import LinkError
 from jitlto.database.twin import mark_twin, twin_directory
-from jitlto.runtime.family import KernelFamily, load
+from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
+from jitlto.source.load import load
 from tests.support.errors import raises
 
 CONFIGURATION = {"data_type": "float", "op_name": "twice"}

@@ -9,7 +9,8 @@ from jitlto.build.lineinfo import build_twin
 from jitlto.cuda import toolkit
 from jitlto.database.twin import SOURCES
 from jitlto.plan.plan import Plan
-from jitlto.runtime.family import KernelFamily, load
+from jitlto.runtime.family import KernelFamily
+from jitlto.source.load import load
 from tests.conftest import DeclareShipped
 from tests.support.line_information import instructions, machine_code
 

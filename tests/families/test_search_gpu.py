@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto.runtime.family import KernelFamily, load
+from jitlto.runtime.family import KernelFamily
+from jitlto.source.load import load
 from tests.support.search_reference import DTYPES, Case, check, make_case
 
 pytestmark = pytest.mark.gpu

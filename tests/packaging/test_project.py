@@ -16,7 +16,7 @@ from jitlto.build import pipeline
 from jitlto.build.proof import UnplannedKernelsError
 from jitlto.families import declaration
 from jitlto.packaging import pack, project
-from jitlto.runtime.family import load
+from jitlto.source.load import load
 from tests.support.commands import jitlto
 from tests.support.compiled import compiled
 from tests.support.errors import raises

@@ -15,7 +15,7 @@ from jitlto.check.operators import check_operators
 from jitlto.families import declaration
 from jitlto.families.templates import render_family
 from jitlto.packaging import project, scaffold
-from jitlto.runtime.family import load
+from jitlto.source.load import load
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT

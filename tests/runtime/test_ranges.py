@@ -9,8 +9,9 @@ from types import ModuleType
 import pytest
 
 from jitlto.base.config import Config
-from jitlto.runtime.family import KernelFamily, load
+from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
+from jitlto.source.load import load
 from tests.support.launchers import FakeDriver
 
 KERNEL = "mini/kern[data_type=float]"

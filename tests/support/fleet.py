@@ -18,7 +18,7 @@ from jitlto.base import events
 from jitlto.base.errors import JitltoError
 from jitlto.plan import planner  # noqa: F401 - before the fork
 from jitlto.runtime import session
-from jitlto.runtime.family import load
+from jitlto.source.load import load
 from tests.support.families import MINI
 from tests.support.process import python
 

@@ -38,9 +38,6 @@ class WholeIndex(Index):
     def requires(self, symbol: str) -> bool:
         return any(symbol == each.name for fragment in self._all for each in fragment.requires)
 
-    def entry_groups(self) -> set[str]:
-        return {fragment.key.group for fragment in self.entrypoints}
-
     def entry_keys(self, group: str | None) -> list[FragmentKey]:
         return [fragment.key for fragment in self.find_entries(group, {})]
 

@@ -20,7 +20,7 @@ from docs.examples.ivf_flat.lists import GROUP, Lists, on_device
 from docs.examples.ivf_flat.scan import Scanner
 from docs.examples.ivf_flat.steps import Steps
 from docs.examples.ivf_flat.tiles import TiledScanner
-from jitlto.runtime.family import KernelFamily, load
+from jitlto import KernelFamily, load
 
 #: The most vectors per list in the sample that the centres are computed from.
 _SAMPLE = 512

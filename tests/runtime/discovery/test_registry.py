@@ -11,7 +11,7 @@ from jitlto.base.errors import DatabaseError, RegistryError
 from jitlto.database import FragmentDatabase, writer
 from jitlto.link.kernel_cache import KernelCache
 from jitlto.runtime.discovery.registry import Registry
-from jitlto.runtime.family import load
+from jitlto.source.load import load
 from tests.support.distributions import install
 from tests.support.errors import raises
 

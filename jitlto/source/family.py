@@ -1,0 +1,296 @@
+"""A family that is compiled from its sources: the fragments of a plan when it is asked for, and again after edits.
+
+What a configuration selects of a family is built by the same pipeline as a whole family, into the build cache, and
+opened as a database. Times of files tell only whether to look again; what is compiled again follows from contents.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jitlto.base.errors import JitltoError, MissingProviderError, NoDeviceError, PlanError
+from jitlto.base.files import EDITABLE, SUFFIX, Identity, identity
+from jitlto.base.lock import locked
+from jitlto.base.log import log, warn_once
+from jitlto.base.user_caches import UserCache
+from jitlto.base.versions import Architecture
+from jitlto.build.cache.cache import open_shared_cache
+from jitlto.build.execution.workers import local_executor
+from jitlto.build.pipeline import build
+from jitlto.build.rendered_families import RenderedFamilies
+from jitlto.compile.compiler import find_toolchain
+from jitlto.compile.family_files import family_files
+from jitlto.cuda import device
+from jitlto.cuda.compatibility import can_link_for
+from jitlto.database import FragmentDatabase
+from jitlto.families.declaration import FamilyDeclaration, change_all, find_family, load_family
+from jitlto.families.templates import RenderedSource
+from jitlto.launch.core import Answers
+from jitlto.launch.launcher import Launcher
+from jitlto.plan.configuration import normalize_configuration
+from jitlto.plan.plan import Plan
+from jitlto.plan.planner import Planner
+from jitlto.plan.resolve_errors import which_entrypoint
+from jitlto.record.family_record import FamilyRecord
+from jitlto.record.fragment import Role, agrees, sorted_values
+from jitlto.runtime.discovery.registry import DatabaseFile
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.session import Session
+
+Answer = TypeVar("Answer")
+
+_PATIENCE = 600.0  # seconds of waiting for another process that compiles for the same family
+_KEPT = 100  # databases of one family
+
+
+class SourceFamily(KernelFamily):
+    """A family of kernels, loaded from its sources; made by :func:`jitlto.load`. Thread-safe.
+
+    What concerns all kernels, such as :meth:`configurations` and :attr:`best`, compiles the whole family.
+
+    Args:
+        path: The ``family.toml``, or the directory that holds it.
+        session: The session to use.
+
+    Raises:
+        FamilyError, MatrixError, RenderError: If it is not a family.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], session: Session) -> None:
+        self.path = find_family(Path(path).absolute())  # so that a later chdir has no effect
+        self.session = session
+        self._quick, self._launchers, self._failures = Answers(), {}, {}
+        self._locks: dict[int, Any] = {}  # by process: a fork has none that a thread of its parent holds
+        self._watched: dict[str, Identity] = {}
+        self._rendered: dict[Architecture | None, RenderedFamilies] = {None: RenderedFamilies(())}  # by target
+        self._parts: dict[object, tuple[object, KernelFamily]] = {}  # with the state of the sources
+        self._update()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be loaded again, in another process, from the same path."""
+        return SourceFamily, (self.path, self.session)
+
+    def __repr__(self) -> str:
+        return f"<KernelFamily {self.name} ({', '.join(self.parameters)}) of {self.path}>"
+
+    @property
+    def location(self) -> Path:
+        """The path of the ``family.toml``."""
+        return self.path
+
+    @property
+    def record(self) -> FamilyRecord:
+        """The family's record, with the groups of the families that it uses."""
+        records = next(iter(self._rendered.values())).records
+        return records[self.name].with_used(records)
+
+    @property
+    def _file(self) -> DatabaseFile:  # type: ignore[override]  # of what concerns all kernels
+        with self._lock:
+            self._update()
+            return self._compiled(None, None, lambda _: True)._file
+
+    @property
+    def _lock(self) -> Any:
+        return self._locks.setdefault(os.getpid(), threading.RLock())
+
+    def planner(self, /, entry: str | None = None, **configuration: object) -> Planner[Launcher]:
+        """Return a planner for fragments that are compiled for the current device, or for any if there is none."""
+        part, given = self._part(entry, configuration, None)
+        return part.planner(entry, **given)
+
+    def plan(
+        self,
+        *,
+        entry: str | None = None,
+        arch: str | Architecture | None = None,
+        link_mode: str = "lto",
+        link_options: Mapping[str, object] | None = None,
+        **configuration: object,
+    ) -> Plan:
+        """Compile what a configuration selects, for the target, and resolve it."""
+        how: dict[str, Any] = {"arch": arch, "link_mode": link_mode, "link_options": link_options}
+        return self._ask(entry, configuration, arch, lambda part, given: part.plan(entry=entry, **how, **given))
+
+    def launcher(
+        self,
+        *,
+        entry: str | None = None,
+        link_mode: str = "lto",
+        link_options: Mapping[str, object] | None = None,
+        **configuration: object,
+    ) -> Launcher:
+        """Return the launcher of a configuration on the current device, the same one until its code has changed.
+
+        Raises:
+            JitltoError: As that of a database; or the sources do not build, and earlier launchers stay usable.
+        """
+        device.current()  # raises if there is none, before anything is compiled
+        how: dict[str, Any] = {"link_mode": link_mode, "link_options": link_options}
+        return self._ask(entry, configuration, None, lambda part, given: part.launcher(entry=entry, **how, **given))
+
+    def callback(
+        self, group: str, /, *, arch: str | Architecture | None = None, **configuration: object
+    ) -> tuple[str, bytes]:
+        """Compile a device function for a library that links it itself; see :meth:`KernelFamily.callback`."""
+        with self._lock:
+            self._update()
+            given = normalize_configuration(configuration, self.parameters, self.name)
+            asked = group, *sorted(given.items())
+            part = self._compiled(arch, asked, lambda each: each.key.group == group and agrees(each.pairs, given))
+        return part.callback(group, arch=arch, **given)
+
+    def _ask(
+        self,
+        entry: str | None,
+        configuration: Mapping[str, object],
+        arch: str | Architecture | None,
+        ask: Callable[[KernelFamily, dict[str, Any]], Answer],
+    ) -> Answer:
+        try:
+            return ask(*self._part(entry, configuration, arch))
+        except MissingProviderError:  # the fragments that do not agree say what there is
+            return ask(*self._part(entry, configuration, arch, is_wide=True))
+
+    def _part(
+        self,
+        entry: str | None,
+        configuration: Mapping[str, object],
+        arch: str | Architecture | None,
+        *,
+        is_wide: bool = False,
+    ) -> tuple[KernelFamily, dict[str, Any]]:
+        """Return what agrees with a configuration, compiled for an architecture, and what of the configuration it has.
+
+        Args:
+            is_wide: Also compile the groups of which nothing agrees.
+
+        Raises:
+            PlanError: If not exactly one entrypoint agrees, which is known without compiling.
+            JitltoError: If the sources are not those of a family, or do not build.
+        """
+        with self._lock:
+            self._update()
+            given = normalize_configuration(configuration, self.parameters, self.name)
+            asked = given | ({"entry": entry} if entry else {})
+            agreeing = [each for each in self._own if agrees(each.pairs, asked)]
+            if len(entries := [each for each in agreeing if each.group.role is Role.ENTRYPOINT]) != 1:
+                every = sorted(each.key for each in self._own if each.group.role is Role.ENTRYPOINT)
+                raise which_entrypoint(every, entries, given, entry)
+            keys, groups = {each.key for each in agreeing}, {each.group.name for each in agreeing}
+            if is_wide:
+                keys |= {each.key for each in self._own if each.group.name not in groups}
+            part = self._compiled(arch, (is_wide, *sorted(asked.items())), lambda each: each.key in keys)
+        # It lacks parameters on which its kernels do not depend.
+        return part, {name: value for name, value in given.items() if name in part.parameters}
+
+    def _update(self) -> None:
+        """Read the sources again, if a file was changed, added or removed since they were read."""
+        if self._watched and all(_identify(path) == known for path, known in self._watched.items()):
+            return
+        family = load_family(self.path)
+        files = family_files((family, *family.all_used().values()), thorough=True)
+        # Before anything is read that is used, so that a change meanwhile is seen the next time.
+        watched = {str(path): _identify(str(path)) for each in files for path in (each, each.parent)}
+        target = next(reversed(self._rendered))
+        rendered = _render(self.path, target)
+        family = rendered.families[0]
+        self.name, self.version = family.name, family.version
+        self._own = [r for r in rendered.rendered if r.key.family == family.name or r.group.role is Role.DEVICE]
+        self.parameters = sorted_values((name, (value,)) for each in self._own for name, value in each.key.parameters)
+        self.entrypoints = tuple(sorted({r.group.name for r in self._own if r.group.role is Role.ENTRYPOINT}))
+        self._rendered, self._watched, self._state = {target: rendered}, watched, object()
+        for name in ("database", "index", "best"):  # of the sources before
+            self.__dict__.pop(name, None)
+
+    def _compiled(
+        self, arch: str | Architecture | None, asked: object, keep: Callable[[RenderedSource], bool]
+    ) -> KernelFamily:
+        """Return a selection of the fragments as a family, the same one until something of it has changed."""
+        target = _target(arch)
+        key = target, asked
+        state, made = self._parts.get(key, (None, None))
+        if made is None or state is not self._state:
+            if target not in self._rendered:
+                self._rendered[target] = _render(self.path, target)
+            made = self._build(self._rendered[target].select(keep), made)
+            self._parts[key] = self._state, made
+        return made
+
+    def _build(self, sources: RenderedFamilies, before: KernelFamily | None) -> KernelFamily:
+        """Build a database, unless it is that of the family ``before``; it is named by its digest."""
+        about = json.dumps([os.path.realpath(self.path), sys.prefix])  # another environment has another compiler
+        databases = self.session.config.cache_dir / EDITABLE
+        directory = databases / hashlib.sha256(about.encode("utf-8", "surrogateescape")).hexdigest()
+        UserCache(EDITABLE, "databases", databases, 0).open()  # this user's own: it becomes code
+        directory.mkdir(mode=0o700, exist_ok=True)
+        warn_once(__name__, directory, "%s: fragments are compiled when they are asked for", self.path)
+        made = directory / f".{os.urandom(8).hex()}{SUFFIX}"
+        with locked(directory / "building.lock", _PATIENCE, f"compiles fragments of {self.name}"):
+            try:
+                cache, workers = open_shared_cache(), local_executor()
+                report = build(sources, made, executor=workers, cache=cache, allow_incomplete=True)
+                path = directory / f"{report.digest}{SUFFIX}"
+                if not (path.exists() and filecmp.cmp(made, path, shallow=False)):  # perhaps damaged
+                    made.replace(path)
+            finally:
+                made.unlink(missing_ok=True)
+            for old in sorted(directory.glob(f"[!.]*{SUFFIX}"), key=os.path.getmtime)[:-_KEPT]:
+                old.unlink(missing_ok=True)
+        log(__name__, "info", "%s: %s", self.path, report.summary)
+        if before is not None and before.contents.digest == report.digest:
+            return before
+        return KernelFamily(self.name, FragmentDatabase(path, list(report.fragments)), self.session)
+
+
+def _identify(path: str) -> Identity:
+    """Return what changes when a file is written, or an entry of a directory is added or removed."""
+    try:
+        return identity(os.stat(path))  # noqa: PTH116 - a text, for each launcher
+    except OSError:
+        return ()
+
+
+def _target(arch: str | Architecture | None) -> Architecture | None:
+    """Return the architecture to compile for; None if there is no device either.
+
+    Raises:
+        PlanError: If it is invalid.
+    """
+    try:
+        if arch is None:
+            return device.architecture()
+        return arch if isinstance(arch, Architecture) else Architecture.parse(arch)
+    except NoDeviceError:
+        return None
+    except JitltoError as error:
+        raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
+
+
+def _render(path: Path, target: Architecture | None) -> RenderedFamilies:
+    return RenderedFamilies(change_all([load_family(path)], partial(_for_target, target=target)))
+
+
+def _for_target(family: FamilyDeclaration, target: Architecture | None) -> FamilyDeclaration:
+    """Return a declaration for one target: without cubins, and with LTO-IR of the target if the compiler makes it.
+
+    It stays that of the declared architectures if these are above the target, or special ones.
+    """
+    family = replace(family.without_cubins(), is_auto=False)
+    declared = [*family.architectures, *(each for group in family.groups for each in group.architectures)]
+    if target is None or any(each.suffix or each.number > target.number for each in declared):
+        return family
+    if not can_link_for(find_toolchain(family.toolchain).version, target):  # which holds for compilers too
+        return family
+    groups = tuple(replace(group, architectures=()) for group in family.groups)
+    return replace(family, architectures=(target,), groups=groups)
