@@ -20,12 +20,12 @@ from jitlto.cli.ending import SHOWN, end_interrupted, handle_signals, print_erro
 # command → the module with a click command in a variable of the same name, but import_; what it does
 _COMMANDS = {
     "new": ("jitlto.cli.new", "Write a small package with a kernel family."),
-    "expand": ("jitlto.cli.expand", "Print the combinations of a matrix."),
+    "expand": ("jitlto.cli.expand", "Print the combinations of a matrix, or of a family's."),
     "render": ("jitlto.cli.build", "Render the templates of a family to .cu files."),
     "build": ("jitlto.cli.build", "Compile families into a fragment database."),
     "import": ("jitlto.cli.new", "Write the declarations of another build system's kernels."),
     "merge": ("jitlto.cli.build", "Merge the parts of a build into one database."),
-    "ls": ("jitlto.cli.database", "List the fragments of a database."),
+    "ls": ("jitlto.cli.database", "Show what a database holds: groups, values, kernels."),
     "show": ("jitlto.cli.database", "Show one fragment: symbols, signature, images."),
     "verify": ("jitlto.cli.verify", "Check databases and packs for damage, and their signatures."),
     "check": ("jitlto.cli.check", "Prove that every kernel of a database plans and links."),
@@ -76,6 +76,9 @@ def cli() -> None:
     Start here:
       jitlto demo      build, link and, with a GPU, run an example family
       jitlto doctor    what is installed, what is missing, how to get it
+
+    Wherever a command takes DB, that is the file of a database, FAMILY one on JITLTO_DATABASE_PATH, of an installed
+    package or built here, and DIR the directory of a family that was built here.
     """
 
 
