@@ -2,17 +2,20 @@
 
 import hashlib
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from jitlto.base.errors import BuildError, JitltoError
 from jitlto.base.mangling import demangle
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.bodies import hash_weak
-from jitlto.cuda.compiled_code import HINT, CompiledCode, identify, list_code, read_symbols
+from jitlto.cuda.compiled_code import HINT, CompiledCode, identify, join, list_code, read_symbols
 from jitlto.cuda.nvjitlink import InputKind
-from jitlto.cuda.ptx import parse_ptx
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import BINARY, UNKNOWN, Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
+
+#: What the code for each architecture defines, by name.
+_Found: TypeAlias = "Sequence[tuple[CompiledCode, dict[str, Symbol]]]"
 
 
 def assemble_binaries(sources: RenderedFamilies, fragments: list[Fragment], blobs: dict[str, bytes]) -> None:
@@ -30,12 +33,7 @@ def assemble_binaries(sources: RenderedFamilies, fragments: list[Fragment], blob
     made = [(rendered, *_make_fragment(sources, rendered, data, known, blobs)) for rendered, data in sources.binaries]
     fragments.extend(fragment for _, fragment, _ in made)
     fragments.sort(key=lambda fragment: fragment.key)
-    if not made:
-        return
-    required: dict[str, FragmentKey] = {}
-    for fragment in fragments:
-        for symbol in fragment.requires:
-            required.setdefault(symbol.name, fragment.key)
+    required = {symbol.name: fragment.key for fragment in reversed(fragments) for symbol in fragment.requires}
     provided = {symbol.name for fragment in fragments for symbol in fragment.provides}
     for rendered, _, found in made:
         declaring = sources.records[rendered.key.family].groups_declaring([rendered.key.group])
@@ -44,9 +42,7 @@ def assemble_binaries(sources: RenderedFamilies, fragments: list[Fragment], blob
                 _check_defined(rendered, name, key, found)
 
 
-def _check_defined(
-    rendered: RenderedSource, name: str, key: FragmentKey, found: Sequence[tuple[CompiledCode, dict[str, Symbol]]]
-) -> None:
+def _check_defined(rendered: RenderedSource, name: str, key: FragmentKey, found: _Found) -> None:
     """Check that the code for each architecture defines a symbol, and with the same layout.
 
     Raises:
@@ -73,33 +69,28 @@ def _make_fragment(
     data: bytes,
     known: dict[str, Symbol],
     blobs: dict[str, bytes],
-) -> tuple[Fragment, list[tuple[CompiledCode, dict[str, Symbol]]]]:
+) -> tuple[Fragment, _Found]:
     """Return the fragment of a file, and what its code for each architecture defines; errors as for all."""
-    provides, requires = dict[str, Symbol](), dict[str, Symbol]()
-    found, images = list[tuple[CompiledCode, dict[str, Symbol]]](), list[Image]()
-    bodies: tuple[tuple[str, str], ...] = ()
+    images, bodies = list[Image](), tuple[tuple[str, str], ...]()
     has_cubins = any(family.sass for family in sources.families if family.name == rendered.key.family)
     try:
-        item = identify(data, rendered.text)
-        every = list_code(item)
+        every = list_code(identify(data, rendered.text))
         every = [each for each in every if has_cubins or each.kind is not ImageKind.SASS] or every
-        for code in every:
-            defined, undefined = read_symbols(code, known)
-            found.append((code, {symbol.name: symbol for symbol in defined}))
-            provides, requires = found[-1][1] | provides, {symbol.name: symbol for symbol in undefined} | requires
-            image = code.item.data
-            if item.kind is InputKind.PTX:
+        read = [read_symbols(code, known) for code in every]
+        for kind, architecture, isa, item, module in every:
+            image, its_isa = item.data, isa if kind is ImageKind.PTX else None
+            if module:
                 image = b"\n" + image  # nvJitLink 12 takes no PTX out of a fatbin that begins with its first directive
-                bodies = hash_weak(parse_ptx(data.decode("utf-8", "replace").rstrip("\0")))
-            if code.item.kind not in (InputKind.FATBIN, InputKind.LIBRARY):
-                image = nvfatbin.wrap(code.kind, image, code.architecture)
-            sha, about = hashlib.sha256(image).hexdigest(), (BINARY, nvjitlink.version(), code.isa)
-            images.append(Image(code.kind, code.architecture, sha, len(image), *about))
+                bodies = hash_weak(module)
+            if item.kind not in (InputKind.FATBIN, InputKind.LIBRARY):
+                image = nvfatbin.wrap(kind, image, architecture)
+            sha = hashlib.sha256(image).hexdigest()
+            images.append(Image(kind, architecture, sha, len(image), BINARY, nvjitlink.version(), its_isa))
             blobs[sha] = image
     except JitltoError as error:
         raise _error(rendered, f"cannot be read: {error.what}", "unreadable", error.hint or HINT) from error
-    symbols = (tuple(sorted(provides.values())), tuple(requires[name] for name in sorted(requires.keys() - provides)))
-    return Fragment(rendered.key, Role.DEVICE, "", (), *symbols, tuple(sorted(images)), bodies), found
+    found = [(code, {symbol.name: symbol for symbol in own}) for code, (own, _) in zip(every, read, strict=True)]
+    return Fragment(rendered.key, Role.DEVICE, "", (), *join(read), tuple(sorted(images)), bodies), found
 
 
 def _error(rendered: RenderedSource, what: str, case: str, hint: str) -> BuildError:

@@ -5,8 +5,8 @@ variable. nvJitLink 12 has no such link; one for debuggers keeps them too, where
 """
 
 import struct
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from jitlto.base.errors import JitltoError, LinkError, UnresolvedSymbolError, VersionError
 from jitlto.base.mangling import demangle
@@ -15,7 +15,7 @@ from jitlto.cuda import elf, nvfatbin, nvjitlink
 from jitlto.cuda.compatibility import can_link_for, linkable_architectures, newest_ptx_isa, runs_on
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import ARCHIVE, InputKind, LinkInput, is_own_symbol, link
-from jitlto.cuda.ptx import parse_ptx, write_stub
+from jitlto.cuda.ptx import Module, parse_ptx, write_stub
 from jitlto.record.fragment import UNKNOWN, ImageKind, Symbol, SymbolKind
 
 #: What a file should be.
@@ -29,6 +29,9 @@ _KINDS: dict[int, ImageKind] = {
 _LTOIR, _HEAD, _PLAIN = b"\xed\x43\x4e\x7f", struct.Struct("<16xI6xH"), 0x28
 _MEMBER, _SIZE, _END = 60, slice(48, 58), b"`\n"  # of an archive: the header, the size in it, and how it ends
 
+#: What code defines for others, and what others must define for it, both sorted.
+Symbols: TypeAlias = "tuple[tuple[Symbol, ...], tuple[Symbol, ...]]"
+
 
 class CompiledCode(NamedTuple):
     """The code of a file for one architecture.
@@ -36,14 +39,16 @@ class CompiledCode(NamedTuple):
     Args:
         kind: What it is.
         architecture: What it was compiled for.
-        isa: The version of the ISA, of PTX.
+        isa: Of PTX, the version of the ISA.
         item: As nvJitLink reads it: one image, or the archive or object that has it among others.
+        module: PTX that is text.
     """
 
     kind: ImageKind
     architecture: Architecture
     isa: Version | None
     item: LinkInput
+    module: Module | None = None
 
     def __str__(self) -> str:
         prefix = "sm" if self.kind is ImageKind.SASS else "lto" if self.kind is ImageKind.LTOIR else "compute"
@@ -73,24 +78,20 @@ def list_code(item: LinkInput) -> list[CompiledCode]:
     data, found = item.data, list[CompiledCode]()
     if item.kind is InputKind.PTX:
         module = parse_ptx(data.decode("utf-8", "replace").rstrip("\0"))
-        found = [CompiledCode(ImageKind.PTX, module.target, module.isa, item)]
+        found = [CompiledCode(ImageKind.PTX, module.target, module.isa, item, module)]
     elif item.kind is InputKind.LTOIR and data.startswith(_LTOIR) and len(data) >= _HEAD.size:
         size, number = _HEAD.unpack_from(data)
-        architecture = Architecture(number // 10, "a" * (size > _PLAIN))
-        found = [CompiledCode(ImageKind.LTOIR, architecture, None, item)]
+        found = [CompiledCode(ImageKind.LTOIR, Architecture(number // 10, "a" * (size > _PLAIN)), None, item)]
     elif code := elf.read_architecture(data):
         found = [CompiledCode(ImageKind.SASS, code, None, item)]
     elif item.kind is InputKind.FATBIN:
-        parts = [(_KINDS.get(each.kind), each.architecture, isa, part) for each, isa, part in nvfatbin.split(data)]
-        alone = ((kind, code, isa, LinkInput(item.kind, part, item.name)) for kind, code, isa, part in parts if kind)
-        found = [CompiledCode(kind, code, isa if kind is ImageKind.PTX else None, i) for kind, code, isa, i in alone]
+        parts = [(image, isa, LinkInput(item.kind, part, item.name)) for image, isa, part in nvfatbin.split(data)]
+        found = [CompiledCode(_KINDS[i.kind], i.architecture, isa, part) for i, isa, part in parts if i.kind in _KINDS]
     else:
         _check_members(data)
-        members = [set(each) for each in nvfatbin.find_fatbins(data)]
-        common = sorted(set.intersection(*members)) if members else []
-        known = [(_KINDS[each.kind], each.architecture) for each in common if each.kind in _KINDS]
-        newest = newest_ptx_isa(nvjitlink.version())
-        found = [CompiledCode(kind, code, newest if kind is ImageKind.PTX else None, item) for kind, code in known]
+        members, newest = [*map(set, nvfatbin.find_fatbins(data))], newest_ptx_isa(nvjitlink.version())
+        common = sorted(members[0].intersection(*members)) if members else []
+        found = [CompiledCode(_KINDS[i.kind], i.architecture, newest, item) for i in common if i.kind in _KINDS]
     if not found:
         raise JitltoError("it has no device code that is linked", hint=HINT)
     return [each for each in found if _find_target(each)] or found
@@ -112,8 +113,8 @@ def _check_members(data: bytes) -> None:
         at += at % 2
 
 
-def read_symbols(code: CompiledCode, known: Mapping[str, Symbol]) -> tuple[tuple[Symbol, ...], tuple[Symbol, ...]]:
-    """Return what code defines for others, and what others must define for it, both sorted.
+def read_symbols(code: CompiledCode, known: Mapping[str, Symbol]) -> Symbols:
+    """Return the symbols of code.
 
     Args:
         code: The code.
@@ -123,10 +124,13 @@ def read_symbols(code: CompiledCode, known: Mapping[str, Symbol]) -> tuple[tuple
         VersionError: If it is too new for nvJitLink, or LTO-IR of another major release.
         LinkError: If nvJitLink cannot read it.
     """
-    _check_isa(code)
-    if code.item.kind is InputKind.PTX:
-        module = parse_ptx(code.item.data.decode("utf-8", "replace").rstrip("\0"))
-        return module.provides, module.requires
+    linker = nvjitlink.version()
+    if code.kind is ImageKind.PTX and code.isa and code.isa > (newest := newest_ptx_isa(linker)):
+        what = f"it is PTX {code.isa}, and nvJitLink {linker} reads PTX up to {newest}"
+        hint = f"compile it with CUDA {linker} or an earlier release, or build with a later nvJitLink"
+        raise VersionError(what, code="link-version-newer", hint=hint)
+    if code.module:
+        return code.module.provides, code.module.requires
     missing: dict[str, Symbol] = {}
     data = code.item.data if code.item.kind is InputKind.CUBIN else _link_alone(code, known, missing)
     try:
@@ -136,6 +140,12 @@ def read_symbols(code: CompiledCode, known: Mapping[str, Symbol]) -> tuple[tuple
     provides, requires = ([symbol for symbol in some if not is_own_symbol(symbol.name)] for some in both)
     requires += [Symbol(name, SymbolKind.FUNCTION, UNKNOWN) for name in missing]
     return tuple(sorted(s for s in provides if s.name not in missing)), tuple(sorted(requires))
+
+
+def join(read: Sequence[Symbols]) -> Symbols:
+    """Return what code for several architectures defines and refers to together, as the first has it."""
+    defined, needed = ({symbol.name: symbol for each in reversed(read) for symbol in each[n]} for n in (0, 1))
+    return tuple(sorted(defined.values())), tuple(needed[name] for name in sorted(needed.keys() - defined.keys()))
 
 
 def _find_target(code: CompiledCode) -> Architecture | None:
@@ -161,18 +171,8 @@ def _link_alone(code: CompiledCode, known: Mapping[str, Symbol], missing: dict[s
         missing |= {name: known.get(name, Symbol(name, SymbolKind.FUNCTION, "()()")) for name in error.symbols}
         # It does not survive machine code that uses a variable where the stub defines a function.
         if code.kind is not ImageKind.LTOIR and (unknown := missing.keys() - known.keys()):
-            what = (
-                f"nvJitLink {linker} does not tell what it defines, as nothing defines {demangle(min(unknown))} for it"
-            )
+            what = f"nvJitLink {linker} does not tell its symbols, as nothing known defines {demangle(min(unknown))}"
             hint = "take CUDA 13, or give LTO-IR, PTX as text or a cubin outside of a fatbin"
             raise LinkError(what, hint=hint) from error
     stub = LinkInput(InputKind.PTX, write_stub(missing.values()).encode(), "stub")
     return link([code.item, stub], target, flags).data
-
-
-def _check_isa(code: CompiledCode) -> None:
-    linker = nvjitlink.version()
-    if code.isa is not None and code.isa > (newest := newest_ptx_isa(linker)):
-        what = f"it is PTX {code.isa}, and nvJitLink {linker} reads PTX up to {newest}"
-        hint = f"compile it with CUDA {linker} or an earlier release, or build with a later nvJitLink"
-        raise VersionError(what, code="link-version-newer", hint=hint)

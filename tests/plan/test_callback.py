@@ -28,7 +28,9 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
 def test_a_callback_is_a_name_and_ltoir_that_links(family: KernelFamily, group: str, type_name: str) -> None:
     name, data = family.callback(group, type=type_name, arch="sm_90")
     assert name == group
-    (fragment,) = (each for each in family.database.fragments() if str(each.key) == f"callbacks/{group}[type={type_name}]")
+    (fragment,) = (
+        each for each in family.database.fragments() if str(each.key) == f"callbacks/{group}[type={type_name}]"
+    )
     symbol = fragment.provides[0].name
     assert demangle(symbol).startswith(f"{group}(void*, unsigned long long, ")
     assert [str(image.architecture) for image in nvfatbin.list_images(data)] == ["75"]

@@ -19,7 +19,7 @@ from jitlto.compile.headers import name_source
 from jitlto.compile.sides import explain
 from jitlto.cuda import toolkit
 from jitlto.cuda.compatibility import linkable_architectures
-from jitlto.cuda.compiled_code import list_code, read_symbols
+from jitlto.cuda.compiled_code import join, list_code, read_symbols
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.plan.supplied import UserSymbols
 from jitlto.plan.user_code.compilation import UserCode, compile_once
@@ -173,14 +173,10 @@ def from_binary(data: bytes, kind: InputKind, name: str, known: Mapping[str, Sym
     try:
         every = sorted(list_code(item), key=lambda each: each.architecture, reverse=True)
         code = {each.kind: each for each in every}
-        read = [read_symbols(code[each], known) for each in sorted(code)]
+        symbols = UserSymbols(name, *join([read_symbols(code[each], known) for each in sorted(code)]))
     except JitltoError as error:
         what = f"cannot be read as {kind}: {error.what}"
         raise PlanError(what, code="plan-unreadable-input", where=name, hint=error.hint) from error
-    provides = {symbol.name: symbol for defined, _ in reversed(read) for symbol in defined}
-    requires = {symbol.name: symbol for _, undefined in reversed(read) for symbol in undefined}
-    needed = tuple(requires[symbol] for symbol in sorted(requires.keys() - provides.keys()))
-    symbols = UserSymbols(name, tuple(sorted(provides.values())), needed)
     # Code beside LTO-IR can also be linked without LTO.
     modes = ("lto",) if code.keys() == {ImageKind.LTOIR} else ("lto", "ptx")
     item = structs.replace(item, has_inline=ImageKind.LTOIR in code)
