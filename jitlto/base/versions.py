@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
 
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import abbreviate, check_type
@@ -36,8 +38,8 @@ class Version(NamedTuple):
 class Architecture(NamedTuple):
     """A compute architecture: its number (90 for compute capability 9.0) and its suffix (``a``, ``f`` or none)."""
 
-    number: int
-    suffix: str = ""
+    number: Annotated[int, Meta(ge=10, le=999)]
+    suffix: Annotated[str, Meta(pattern=r"\A[af]?\Z")] = ""
 
     @classmethod
     def parse(cls, text: str) -> Architecture:

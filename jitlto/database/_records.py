@@ -14,7 +14,6 @@ from msgspec import Struct, structs
 
 from jitlto.base.cached import decoder
 from jitlto.base.types import Parameter
-from jitlto.base.versions import Architecture
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Count, Fragment, Sha256
 from jitlto.record.options import touches_files
@@ -76,15 +75,11 @@ def decode_fragment(key: str, record: bytes) -> Fragment:
     r = decode(_Fragment, record)
     if r.key.text != key or r.key.parameters != tuple(sorted(dict(r.key.parameters).items())):
         raise ValueError("the key of a different fragment")
-    for image in r.images:
-        _architecture(str(image.architecture))
     signature = tuple(_parameter(p.name, p.type, p.size, p.alignment) for p in r.signature)
     return Fragment(**structs.asdict(r) | {"signature": signature})
 
 
-# Thousands of fragments have the same few.
-_architecture = lru_cache(1024)(Architecture.parse)
-_parameter = lru_cache(1024)(Parameter)
+_parameter = lru_cache(1024)(Parameter)  # thousands of fragments have the same few
 
 
 def decode_family(record: bytes) -> FamilyRecord:
@@ -94,8 +89,6 @@ def decode_family(record: bytes) -> FamilyRecord:
         ValueError, JitltoError: As :func:`decode`, and if an option or an interface in it leads out of the family.
     """
     r = decode(FamilyRecord, record)
-    for architecture in r.architectures:
-        _architecture(str(architecture))
     for option in filter(touches_files, r.options):
         raise ValueError(f"the compiler option {option!r} names files")
     for names in ([group.name for group in r.groups], (r.name, *r.uses), *(group.key for group in r.groups)):

@@ -59,9 +59,8 @@ class UsedPlan(Struct, frozen=True):
             for _, data, kind in read.request.supplied:
                 if kind is None:
                     data.decode()  # a source
-            Architecture.parse(str(read.arch))
             return read
-        except (JitltoError, RecursionError) as error:
+        except RecursionError as error:
             raise ValueError(f"not a recorded plan: {error}") from error
 
 

@@ -12,8 +12,6 @@ import msgspec
 
 from jitlto.base import config
 from jitlto.base.cache_dir import CacheDir, open_cache_dir
-from jitlto.base.errors import JitltoError
-from jitlto.base.versions import Architecture
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile.compiler import CompiledSource
 from jitlto.link.sources import open_shared
@@ -25,7 +23,7 @@ if TYPE_CHECKING:  # not imported at run time, so that builds without a store do
 COMPILED = "compiled"
 #: Seconds that a build or a check may wait for a shared store in vain.
 PATIENCE = 2.0
-_DAMAGED = (msgspec.DecodeError, ValueError, RecursionError, JitltoError)
+_DAMAGED = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class Layer(StrEnum):
@@ -108,12 +106,9 @@ def encode_unit(unit: Unit) -> bytes:
 def decode_unit(data: bytes) -> Unit | None:
     """Deserialise a compiled source; None if ``data`` is damaged."""
     try:
-        unit = msgspec.msgpack.decode(data, type=Unit)
-        for architecture in (unit.compiled.target, *(each for _, each, _ in unit.compiled.images)):
-            Architecture.parse(str(architecture))
+        return msgspec.msgpack.decode(data, type=Unit)
     except _DAMAGED:
         return None
-    return unit
 
 
 def open_cache(directory: Path | None = None) -> Cache | None:
