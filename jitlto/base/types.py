@@ -62,6 +62,8 @@ _ALIASES: tuple[tuple[Scalar, tuple[str, ...]], ...] = (
     (Scalar("float2", "c8", 8), ("cuda::std::complex<float>", "cuFloatComplex", "cuComplex")),
     (Scalar("double2", "c16", 16), ("cuda::std::complex<double>", "cuDoubleComplex")),
 )  # fmt: skip
+#: The scalar types.
+SCALARS = tuple(scalar for scalar, _ in _ALIASES)
 _BY_NAME = {name: scalar for scalar, aliases in _ALIASES for name in (scalar.name, *aliases)}
 _BY_TYPESTR = {scalar.typestr: scalar for scalar, _ in _ALIASES}
 # Names of dtypes in NumPy, CuPy and PyTorch that are not C++ names.

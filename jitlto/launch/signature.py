@@ -19,9 +19,6 @@ from jitlto.launch.core import extension
 from jitlto.launch.step import make_packing
 
 _CUDA = 12000  # the version of cuLaunchKernelEx that is asked for: that of the oldest CUDA that jitlto supports
-# DLDataTypeCode (dlpack.h) by NumPy's letter.
-_DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
-_BFLOAT16 = 4
 
 
 def core_signature(signature: tuple[Parameter, ...]) -> object:
@@ -48,13 +45,11 @@ def _describe(core: ModuleType, parameter: Parameter, converter: Converter) -> t
     target = pointed_type(parameter)
     if target is not None:
         known = find_scalar(target)
-        code, bits, dtype = 0, 0, None  # type: int, int, object
-        if known is not None and known.typestr == "bfloat16":
-            code, bits, dtype = _BFLOAT16, 16, NotImplemented  # no NumPy dtype stands for it
-        elif known is not None:
-            code, bits = _DLPACK_CODES[known.typestr[0]], 8 * known.size
+        dlpack = (0, 0) if known is None else torch_interface.dlpack_type(known)
+        dtype: object = None if known is None else NotImplemented  # as no NumPy dtype stands for bfloat16
+        if known is not None and known.typestr != "bfloat16":
             dtype = np.dtype(known.typestr)
-        return (core.POINTER, 8, 8, False, code, bits, dtype, None, converter)
+        return (core.POINTER, 8, 8, False, *dlpack, dtype, None, converter)
     known = find_scalar(parameter.type.strip())
     kind, size, scalar = core.CONVERTED, parameter.size, None
     if known is not None and known.typestr != "bfloat16":

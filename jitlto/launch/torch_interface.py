@@ -9,13 +9,18 @@ import ctypes
 import sys
 from typing import Any
 
-# DLDataTypeCode (dlpack.h) and bits, by PyTorch's name of the dtype.
-_DTYPES = {
-    "bool": (6, 8), "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64),
-    "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64),
-    "float16": (2, 16), "float32": (2, 32), "float64": (2, 64), "bfloat16": (4, 16),
-    "complex64": (5, 64), "complex128": (5, 128),
-}  # fmt: skip
+from jitlto.base.types import DTYPES, SCALARS, Scalar
+
+# DLDataTypeCode (dlpack.h) by NumPy's letter, and that of bfloat16.
+_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6, "bfloat16": 4}
+
+
+def dlpack_type(scalar: Scalar) -> tuple[int, int]:
+    """Return the code and the bits of a type as DLPack has them."""
+    return _CODES.get(scalar.typestr) or _CODES[scalar.typestr[0]], 8 * scalar.size
+
+
+_DTYPES = {DTYPES[scalar.typestr]: dlpack_type(scalar) for scalar in SCALARS}  # by PyTorch's names
 _GETTERS = ("device_type", "layout", "dtype", "dim", "sizes", "strides", "data_ptr")
 _MOST_DTYPES = 64
 
@@ -48,8 +53,8 @@ def describe(tensor: Any) -> bytes | None:
         for name in _GETTERS:
             setattr(found, name, ctypes.cast(functions[f"aoti_torch_get_{name}"], ctypes.c_void_p))
         found.cuda, found.strided = functions.aoti_torch_device_type_cuda(), functions.aoti_torch_layout_strided()
-        for name, (code, bits) in _DTYPES.items():
-            found.dtypes[functions[f"aoti_torch_dtype_{name}"]()][:] = (code, bits)
+        for name, dlpack in _DTYPES.items():
+            found.dtypes[functions[f"aoti_torch_dtype_{name}"]()][:] = dlpack
     except (OSError, AttributeError, IndexError):  # an older PyTorch, or a much newer one
         return None
     return bytes(found)
