@@ -101,12 +101,9 @@ class FragmentDatabase(Shared):
         record = self.families[family].with_used(self.families)
         return Index(self._rows, record, self.shapes, lambda: record.select(self._fragments))
 
-    def shapes(self, family: str) -> tuple[Shape, ...]:
-        """Return groups and parameters of a family's fragments; none if it has no fragments."""
-        return self._shapes.get(family, ())
-
     @cached_property
-    def _shapes(self) -> Mapping[str, tuple[Shape, ...]]:
+    def shapes(self) -> Mapping[str, tuple[Shape, ...]]:
+        """Groups and parameters of the fragments of each family that has some."""
         rows, decode = self._rows, partial(records.decode, tuple[Shape, ...])
         return {key: rows.decode(decode, record) for key, record in rows.scan("shape")}
 

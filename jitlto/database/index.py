@@ -26,7 +26,7 @@ class Index:
     Args:
         rows: The rows of the database.
         family: The family's record, with the groups of those that it uses.
-        shapes: Returns the shapes of a family.
+        shapes: Those of each family.
         read_all: Reads all of these fragments, sorted by key.
     """
 
@@ -34,7 +34,7 @@ class Index:
         self,
         rows: StoredRows,
         family: FamilyRecord,
-        shapes: Callable[[str], Sequence[Shape]],
+        shapes: Mapping[str, Sequence[Shape]],
         read_all: Callable[[], Sequence[Fragment]],
     ) -> None:
         self._rows, self._shapes, self._read_all = rows, shapes, read_all
@@ -150,7 +150,7 @@ class Index:
         return self._uses[symbol]
 
     def _entry_shapes(self) -> list[Shape]:
-        return [shape for shape in self._shapes(self._family) if shape.role is Role.ENTRYPOINT]
+        return [shape for shape in self._shapes.get(self._family, ()) if shape.role is Role.ENTRYPOINT]
 
     def _provider_shapes(self, symbol: str) -> list[tuple[str, Shape]]:
         if symbol not in self._provided:
@@ -159,7 +159,7 @@ class Index:
         return self._provided[symbol]
 
     def _shape(self, family: str, number: int) -> Shape:
-        shapes = self._shapes(family)
+        shapes = self._shapes.get(family, ())
         if number >= len(shapes):
             raise self._rows.damaged(f"family {family} has no shape {number}")
         return shapes[number]

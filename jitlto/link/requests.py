@@ -99,9 +99,9 @@ class Contents(Frozen):
 
         families = {}
         for name, record in database.families.items():
-            shapes = list(database.shapes(name))
+            shapes = list(database.shapes.get(name, ()))
             entrypoints = {shape.group for shape in shapes if shape.role == "entrypoint"}
-            shapes += [s for used in record.uses for s in database.shapes(used) if s.role == "device"]
+            shapes += [s for used in record.uses for s in database.shapes.get(used, ()) if s.role == "device"]
             families[name] = FamilyContents(
                 sorted_values(item for shape in shapes for item in shape.parameters.items()),
                 tuple(sorted(entrypoints)),
