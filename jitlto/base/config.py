@@ -66,9 +66,9 @@ class Config(Frozen):
         return cls(
             tuple(map(_absolute, filter(None, environment.get("JITLTO_DATABASE_PATH", "").split(os.pathsep)))),
             _absolute(cache_dir),
-            _size(environment, "JITLTO_BUILD_CACHE_SIZE", "4G"),
+            parse_size(environment.get("JITLTO_BUILD_CACHE_SIZE") or "4G", "JITLTO_BUILD_CACHE_SIZE"),
             _choice(environment, "JITLTO_CACHE", ("on", "off")),
-            _size(environment, "JITLTO_CACHE_SIZE", "2G"),
+            parse_size(environment.get("JITLTO_CACHE_SIZE") or "2G", "JITLTO_CACHE_SIZE"),
             environment.get("JITLTO_STORE", "").strip(),
             _choice(environment, "JITLTO_STORE_TRUST", ("", "signed", "checksum")),
             _path(environment, "JITLTO_STORE_SIGNERS"),
@@ -121,10 +121,6 @@ def _seconds(environment: Mapping[str, str], variable: str) -> float | None:
         hint = "write seconds, e.g. 0.05"
         raise JitltoError(f"invalid time {text!r}", code="jitlto-setting", where=variable, hint=hint)
     return float(text) if text else None
-
-
-def _size(environment: Mapping[str, str], variable: str, default: str) -> int:
-    return parse_size(environment.get(variable) or default, variable)
 
 
 def parse_size(text: str, where: str) -> int:

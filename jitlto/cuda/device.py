@@ -97,11 +97,11 @@ def allowed_in_captures() -> Iterator[None]:
                 driver.cuThreadExchangeStreamCaptureMode(before)
 
 
-def loaded_function(kernel: int) -> int:
-    """Return the handle of a kernel in the current context, a ``CUfunction``; 0 if it cannot be loaded there."""
+def load_function(kernel: int) -> tuple[int, str]:
+    """Return the handle of a kernel in the current context, a ``CUfunction``; 0 and why if it is not to be loaded."""
     with allowed_in_captures():
         status, function = libraries.driver.cuKernelGetFunction(kernel)
-    return 0 if status else int(function)
+    return (0, status.name) if status else (int(function), "")
 
 
 def kind() -> int:

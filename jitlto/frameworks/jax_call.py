@@ -63,7 +63,7 @@ class Cuda:
         shared_memory, cooperative = launch.shared_memory, launch.cooperative
         grid, block, cluster = launcher.check(launch.grid, launch.block, shared_memory, launch.cluster, cooperative)
         handle = int(launcher.kernel.handle)
-        device.loaded_function(handle)
+        device.load_function(handle)
         return handle, (*grid, *block, shared_memory, *(cluster or (0, 0, 0)), int(cooperative))
 
 

@@ -204,7 +204,7 @@ class Launcher(Shared):
         """Load a kernel and have later launches take it; those under way, and graphs, keep the former."""
         loaded = _load(self.chosen, linked)
         handle = driver.CUfunction(int(loaded[1].handle))
-        device.loaded_function(int(handle))  # now, not at the next launch
+        device.load_function(int(handle))  # now, not at the next launch
         with _changing:
             self._opt_in(loaded[1], self._granted)
             self._loaded = (*self._loaded, loaded)
@@ -256,11 +256,10 @@ class Launcher(Shared):
             LaunchError: If the driver cannot load it.
         """
         device.current()
-        with device.allowed_in_captures():
-            status, _ = driver.cuKernelGetFunction(int(self.handle))
-        if status != driver.CUresult.CUDA_SUCCESS:
+        function, why = device.load_function(int(self.handle))
+        if not function:
             raise LaunchError(
-                f"the driver cannot load the kernel ({status.name})", code="launch-load", where=self.chosen.kernel
+                f"the driver cannot load the kernel ({why})", code="launch-load", where=self.chosen.kernel
             )
         return self
 
@@ -340,7 +339,7 @@ class Launcher(Shared):
     def _use_core(self, quick: object) -> None:
         """Have the core launch the kernel in use."""
         self._kernel = int(self.handle)
-        self._function = device.loaded_function(self._kernel)
+        self._function, _ = device.load_function(self._kernel)
         self._quick = quick
 
     def check(

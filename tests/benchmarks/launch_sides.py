@@ -199,7 +199,7 @@ class Sides:
         function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_uint, ctypes.c_int, ctypes.c_bool]
         stream, kernel, x = Device(0).create_stream(), int(self._axpy.kernel.handle), cp.asarray(self._x)
         self._add_burst("C++, cuLaunchKernelEx", function, kernel, stream, x, False)
-        loaded = device.loaded_function(kernel)
+        loaded, _ = device.load_function(kernel)
         self._add_burst("C++, cuLaunchKernelEx, a CUfunction, one buffer", function, loaded, stream, x, True)
 
     def _add_burst(self, name: str, function: Any, handle: int, stream: Any, x: Any, is_buffer: bool) -> None:

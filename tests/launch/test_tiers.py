@@ -663,12 +663,12 @@ def test_the_core_and_python_change_to_lto_at_once(world: World, path: Path, mon
     for _ in range(3):
         world.launch(launcher)
 
-    def load(kernel: int) -> int:
+    def load(kernel: int) -> tuple[int, str]:
         if int(launcher.handle) == LTO:  # what Python launches
             launched.append(world.launch(launcher))
-        return int(kernel)
+        return int(kernel), ""
 
-    monkeypatch.setattr(device, "loaded_function", load)
+    monkeypatch.setattr(device, "load_function", load)
     world.may_exchange.set()
     launcher.wait()
     assert launched == [LTO] * bool(world.driver.core)

@@ -110,7 +110,7 @@ class FakeDriver:
         current = SimpleNamespace(device_id=0, default_stream=self.stream, compute_capability=(9, 0))
         monkeypatch.setattr(device, "current", lambda: current)
         monkeypatch.setattr(device, "kind", lambda: 0)
-        monkeypatch.setattr(device, "loaded_function", int)
+        monkeypatch.setattr(device, "load_function", lambda kernel: (int(kernel), ""))
         monkeypatch.setattr(libraries, "driver", self, raising=False)
         monkeypatch.setattr(launcher_module, "Device", SimpleNamespace(get_all_devices=lambda: [current]))
         monkeypatch.setattr(device, "ensure_context", lambda: None)
