@@ -225,4 +225,5 @@ def sorted_values(several: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tup
 
 
 def numbers_first(text: str) -> tuple[int, float, str]:
+    """Return the key by which values are sorted: numbers first, and 8 before 16."""
     return (0, float(text), text) if text.isdecimal() else (1, 0.0, text)

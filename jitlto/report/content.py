@@ -12,7 +12,7 @@ from jitlto.database import FragmentDatabase
 from jitlto.database.index import Index
 from jitlto.plan.enumeration import Kernel, enumerate_kernels
 from jitlto.record.family_record import GroupRecord
-from jitlto.record.fragment import Fragment, Role
+from jitlto.record.fragment import Fragment, Role, numbers_first
 from jitlto.report import grid
 
 _MOST_COUNTED = 10_000  # kernels, in about a second
@@ -121,7 +121,7 @@ def _group(record: GroupRecord, members: Sequence[Fragment]) -> GroupView:
     keys = [(dict(fragment.key.parameters), fragment) for fragment in members]
     by_cell = {tuple(values.get(name, "") for name in record.key): fragment for values, fragment in keys}
     values = dict(zip(record.key, grid.find_values(record.key, by_cell.keys()), strict=True))
-    ordered = sorted(by_cell.items(), key=lambda item: [grid.order(value) for value in item[0]])
+    ordered = sorted(by_cell.items(), key=lambda item: [numbers_first(value) for value in item[0]])
     return GroupView(record, values, dict(ordered))
 
 

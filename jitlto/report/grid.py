@@ -11,6 +11,8 @@ from enum import StrEnum
 from itertools import combinations, product
 from math import prod
 
+from jitlto.record.fragment import numbers_first
+
 #: One value of each parameter, in the order of the parameters.
 Cell = tuple[str, ...]
 
@@ -50,15 +52,10 @@ class Grid:
         return {state for _, cells in self.rows for state, _ in cells}
 
 
-def order(value: str) -> tuple[bool, int, str]:
-    """Return a sort key that puts numbers first, and 8 before 16; as text, since int() refuses thousands of digits."""
-    return (False, len(value), value) if value.isdecimal() else (True, 0, value)
-
-
 def find_values(names: Sequence[str], cells: Collection[Cell]) -> list[list[str]]:
     """Return the values of each parameter in some cells, numbers in numerical order."""
     columns = zip(*cells, strict=True) if cells else ((),) * len(names)
-    return [sorted(set(column), key=order) for column in columns]
+    return [sorted(set(column), key=numbers_first) for column in columns]
 
 
 def draw(names: Sequence[str], present: Iterable[Cell]) -> Grid | None:
