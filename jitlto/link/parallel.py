@@ -15,12 +15,8 @@ _MEMORY_PER_LINK = 256 << 20  # bytes; more than nvJitLink takes for any family 
 
 def default_workers(memory: int = _MEMORY_PER_LINK) -> int:
     """Return the number of parallel links, or other jobs of some bytes, that cores and free memory allow."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return cores
-    return max(1, min(cores, free // memory))
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(len(os.sched_getaffinity(0)), free // memory))
 
 
 def run_parallel(
