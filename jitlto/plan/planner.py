@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from jitlto.base.errors import JitltoError, PlanError
 from jitlto.base.events import Kind
-from jitlto.base.mangling import demangle, qualified_name
+from jitlto.base.mangling import base_name, demangle, qualified_name
 from jitlto.base.text import abbreviate, check_type
 from jitlto.base.versions import Architecture
 from jitlto.cuda import device, nvjitlink
@@ -91,11 +91,11 @@ class Planner(Generic[Loaded]):
             what = "is no callback: it defines {} and requires {}".format(*(each or "nothing" for each in symbols))
             hint = "define one function in it, and what that calls as static functions"
             raise PlanError(f"{fragment.key} {what}", code="plan-callback", hint=hint)
-        name = qualified_name(functions[0])
-        # cuFFT compiles a declaration with the name, and links what it declares (seen in 12.0).
-        if name == functions[0] or name.endswith(">"):
+        name = base_name(functions[0])
+        # cuFFT compiles a declaration with this name, and links what that declares (seen in 12.0).
+        if name == functions[0] or name != qualified_name(functions[0]):
             what = f"defines {demangle(functions[0])}, which a library cannot declare by its name"
-            hint = 'define it as a C++ function: neither extern "C" nor from a template'
+            hint = 'define it as a C++ function: not extern "C", from a template, or in a namespace'
             raise PlanError(f"{fragment.key} {what}", code="plan-callback", hint=hint)
         target = device.architecture() if arch is None else arch
         target = target if isinstance(target, Architecture) else Architecture.parse(target)

@@ -76,8 +76,9 @@ def test_what_is_not_one_function_by_itself_is_no_callback(tmp_path: Path, text:
         family.callback("shift", type="float", arch="sm_90")
 
 
-def test_a_function_of_c_is_no_callback_since_libraries_declare_one_of_cxx(tmp_path: Path) -> None:
-    shift = CALLBACKS["shift.cu.jinja"].replace("__device__", 'extern "C" __device__')
+@pytest.mark.parametrize(("begin", "end"), [('extern "C" {', "}"), ("namespace mine {", "}")])
+def test_what_a_library_cannot_declare_by_its_name_is_no_callback(tmp_path: Path, begin: str, end: str) -> None:
+    shift = f"{begin}\n{CALLBACKS['shift.cu.jinja']}{end}\n"
     family = built(tmp_path, CALLBACKS | {"shift.cu.jinja": shift, "types.json": TYPE}, "callbacks")
     with raises(PlanError, "plan-callback", "callbacks/shift[type=float]", hint="C++"):
         family.callback("shift", type="float", arch="sm_90")

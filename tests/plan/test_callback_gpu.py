@@ -45,7 +45,7 @@ def test_cufft_loads_and_stores_through_fragments(
 
     family, batch = callbacks(tmp_path), 3
     kind, load, store, execute = _KINDS[data_type]
-    real = np.dtype(data_type)
+    real = np.dtype({"float": np.float32, "double": np.float64}[data_type])
     dtype = np.result_type(real, np.complex64)
     random = np.random.default_rng(size)
     values = (random.standard_normal((batch, size)) + 1j * random.standard_normal((batch, size))).astype(dtype)
