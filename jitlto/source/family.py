@@ -24,7 +24,7 @@ from jitlto.base.lock import locked
 from jitlto.base.log import log, warn_once
 from jitlto.base.user_caches import UserCache
 from jitlto.base.versions import Architecture
-from jitlto.build.cache.cache import open_shared_cache
+from jitlto.build.cache.cache import open_cache
 from jitlto.build.execution.workers import local_executor
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
@@ -238,7 +238,7 @@ class SourceFamily(KernelFamily):
         made = directory / f".{os.urandom(8).hex()}{SUFFIX}"
         with locked(directory / "building.lock", _PATIENCE, f"compiles fragments of {self.name}"):
             try:
-                cache, workers = open_shared_cache(), local_executor()
+                cache, workers = open_cache(), local_executor()  # no shared store: who edits is alone
                 report = build(sources, made, executor=workers, cache=cache, allow_incomplete=True)
                 path = directory / f"{report.digest}{SUFFIX}"
                 if not (path.exists() and filecmp.cmp(made, path, shallow=False)):  # perhaps damaged

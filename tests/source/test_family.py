@@ -26,9 +26,10 @@ from jitlto.base.errors import (
     UnknownValueError,
 )
 from jitlto.build.pipeline import build
-from jitlto.cuda import device
+from jitlto.cuda import device, nvfatbin
 from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
+from tests.support.callbacks import CALLBACKS
 from tests.support.commands import fails
 from tests.support.commands import jitlto as command
 from tests.support.errors import raises
@@ -263,13 +264,11 @@ def test_what_concerns_all_kernels_compiles_all(family: KernelFamily, caplog: py
     assert family.contents.digest == family.database.digest
 
 
-@pytest.mark.slow
-def test_a_callback_is_compiled_alone(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_is_compiled_alone(tmp_path: Path, empty_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "jitlto")
-    edit(place / "op.cuh", "template <typename T> __device__ T op(T a);", "template <typename T> __device__ T op(T a);")
-    symbol, ltoir = jitlto.load(place).callback("op", arch="sm_90", **FLOAT)
-    assert "op" in symbol
-    assert ltoir[:4] == b"\x50\xed\x55\xba"
+    name, ltoir = jitlto.load(write_family(tmp_path, CALLBACKS)).callback("scale", type="float", arch="sm_90")
+    assert name == "scale"
+    assert [str(image.architecture) for image in nvfatbin.list_images(ltoir)] == ["90"]
     assert compiled(caplog) == [1]
 
 
