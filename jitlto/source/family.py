@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,6 @@ from jitlto.cuda import device
 from jitlto.cuda.compatibility import can_link_for
 from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import FamilyDeclaration, change_all, find_family, load_family
-from jitlto.families.templates import RenderedSource
 from jitlto.launch.core import Answers
 from jitlto.launch.launcher import Launcher
 from jitlto.plan.configuration import normalize_configuration
@@ -42,7 +41,7 @@ from jitlto.plan.plan import Plan
 from jitlto.plan.planner import Planner
 from jitlto.plan.resolve_errors import which_entrypoint
 from jitlto.record.family_record import FamilyRecord
-from jitlto.record.fragment import Role, agrees, sorted_values
+from jitlto.record.fragment import FragmentKey, Role, agrees, sorted_values
 from jitlto.runtime.discovery.registry import DatabaseFile
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
@@ -98,7 +97,7 @@ class SourceFamily(KernelFamily):
     def _file(self) -> DatabaseFile:  # type: ignore[override]  # of what concerns all kernels
         with self._lock:
             self._update()
-            return self._compiled(None, None, lambda _: True)._file
+            return self._compiled(None, None, lambda: {each.key for each in self._own})._file
 
     @property
     def _lock(self) -> Any:
@@ -146,8 +145,8 @@ class SourceFamily(KernelFamily):
         with self._lock:
             self._update()
             given = normalize_configuration(configuration, self.parameters, self.name)
-            asked = group, *sorted(given.items())
-            part = self._compiled(arch, asked, lambda each: each.key.group == group and agrees(each.pairs, given))
+            own = (each for each in self._own if each.key.group == group and agrees(each.pairs, given))
+            part = self._compiled(arch, (group, *sorted(given.items())), lambda: {each.key for each in own})
         return part.callback(group, arch=arch, **given)
 
     def _ask(
@@ -182,17 +181,21 @@ class SourceFamily(KernelFamily):
         with self._lock:
             self._update()
             given = normalize_configuration(configuration, self.parameters, self.name)
-            asked = given | ({"entry": entry} if entry else {})
-            agreeing = [each for each in self._own if agrees(each.pairs, asked)]
-            if len(entries := [each for each in agreeing if each.group.role is Role.ENTRYPOINT]) != 1:
-                every = sorted(each.key for each in self._own if each.group.role is Role.ENTRYPOINT)
-                raise which_entrypoint(every, entries, given, entry)
-            keys, groups = {each.key for each in agreeing}, {each.group.name for each in agreeing}
-            if is_wide:
-                keys |= {each.key for each in self._own if each.group.name not in groups}
-            part = self._compiled(arch, (is_wide, *sorted(asked.items())), lambda each: each.key in keys)
+            choose = partial(self._choose, entry, given, is_wide=is_wide)
+            part = self._compiled(arch, (is_wide, entry, *sorted(given.items())), choose)
         # It lacks parameters on which its kernels do not depend.
         return part, {name: value for name, value in given.items() if name in part.parameters}
+
+    def _choose(self, entry: str | None, given: Mapping[str, str], *, is_wide: bool) -> set[FragmentKey]:
+        """Return the keys of what :meth:`_part` compiles."""
+        asked = {**given, "entry": entry} if entry else given
+        agreeing = [each for each in self._own if agrees(each.pairs, asked)]
+        if len(entries := [each for each in agreeing if each.group.role is Role.ENTRYPOINT]) != 1:
+            every = sorted(each.key for each in self._own if each.group.role is Role.ENTRYPOINT)
+            raise which_entrypoint(every, entries, given, entry)
+        groups = {each.group.name for each in agreeing}
+        others = [each.key for each in self._own if is_wide and each.group.name not in groups]
+        return {*others, *(each.key for each in agreeing)}
 
     def _update(self) -> None:
         """Read the sources again, if a file was changed, added or removed since they were read."""
@@ -214,16 +217,17 @@ class SourceFamily(KernelFamily):
             self.__dict__.pop(name, None)
 
     def _compiled(
-        self, arch: str | Architecture | None, asked: object, keep: Callable[[RenderedSource], bool]
+        self, arch: str | Architecture | None, asked: object, choose: Callable[[], Set[FragmentKey]]
     ) -> KernelFamily:
-        """Return a selection of the fragments as a family, the same one until something of it has changed."""
+        """Return the fragments that are chosen for what is asked as a family, the same one until one has changed."""
         target = _target(arch)
         key = target, asked
         state, made = self._parts.get(key, (None, None))
         if made is None or state is not self._state:
             if target not in self._rendered:
                 self._rendered[target] = _render(self.path, target)
-            made = self._build(self._rendered[target].select(keep), made)
+            keys = choose()
+            made = self._build(self._rendered[target].select(lambda each: each.key in keys), made)
             self._parts[key] = self._state, made
         return made
 
