@@ -43,8 +43,7 @@ def new(name: str, output: Path | None, cuda: str | None, family: Path | None, t
         raise click.UsageError("--minimal writes no package: leave out --cuda, --family and --torch")
     directory, major = output or Path(name), int(cuda or toolkit.cuda_major() or 12)
     files = write_package(name, directory, major, find_family(family) if family else None, torch=torch, minimal=minimal)
-    build = ["jitlto", "build", str(directory), "-o", f"{directory.absolute().name}.fragdb"]
-    then = f"build it: {shlex.join(build)}" if minimal else f"see {directory / 'README.md'}"
+    then = f"build it: jitlto build {shlex.quote(str(directory))}" if minimal else f"see {directory / 'README.md'}"
     click.echo(f"{pluralize(len(files), 'file')} in {directory}; {then}")
 
 
@@ -72,7 +71,7 @@ def cmake(lists: Path, output: Path, definitions: tuple[str, ...], toolchain: st
     files. A family without kernels is used by all others. Options that the compiler lacks are translated or listed.
     """
     project = read_project(lists, dict(parse_pairs(definitions)), output, toolchain)
-    families, notes = make_families(project)
+    families = make_families(project)
     files = {path: text for family in families for path, text in family.files.items()}
     for path in files:
         if path.exists():
@@ -84,5 +83,5 @@ def cmake(lists: Path, output: Path, definitions: tuple[str, ...], toolchain: st
     for family, path in zip(families, paths, strict=True):
         click.echo(f"{path}: {pluralize(family.groups, 'group')}")
     click.echo(f"build them: jitlto build {' '.join(map(str, paths))} -o kernels.fragdb")
-    for note in (*project.left_out, *notes):
+    for note in project.left_out:
         print_warning(note)

@@ -46,5 +46,5 @@ def test_the_minimal_family_builds_by_the_command_that_is_printed(tmp_path: Path
     assert program == "jitlto"
     assert "2 fragments in My-Kernel.fragdb" in succeeds(*command, cwd=tmp_path)
     assert "no call" in succeeds(
-        "plan", "My-Kernel", "type=double", "--db", command[-1], "--arch", "sm_90", cwd=tmp_path
+        "plan", "My-Kernel", "type=double", "--db", "My-Kernel.fragdb", "--arch", "sm_90", cwd=tmp_path
     )

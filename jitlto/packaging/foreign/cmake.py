@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,8 +61,8 @@ class Project:
         output: The directory of all families.
         toolchain: The compiler that will build, which CMake's variables describe.
         calls: Those of ``generate_jit_lto_kernels``, in order.
-        left_out: Commands, files and packages that are unknown without the project's dependencies, each with the first
-            line that has it.
+        left_out: What an import leaves out, each with the first line that has it: so far commands, files and packages
+            that are unknown without the project's dependencies.
         commands: The file and line of each command that was run, and its arguments.
         generated: What CMake wrote into its build tree, by where it is to be.
     """
@@ -71,7 +71,7 @@ class Project:
     output: Path
     toolchain: str
     calls: Sequence[RecordedCall]
-    left_out: Sequence[str]
+    left_out: list[str]
     commands: Sequence[tuple[str, str]]
     generated: Mapping[Path, str]
 
@@ -79,11 +79,15 @@ class Project:
         """Return whether a directory exists, or will have generated files."""
         return path.is_dir() or any(path in each.parents for each in self.generated)
 
-    def leave_out(self, what: str, option: str) -> str:
-        """Return what to say, with the first command that has an option among its arguments, or at least its name."""
-        forms = [re.compile(rf"(?<![\w-]){re.escape(each)}(?![\w-])") for each in (option, option.partition("=")[0])]
-        found = (place for form in forms for place, text in self.commands if form.search(text))
-        return f"{next(found, self.lists)}: {what} {option}: left out"
+    def leave_out(self, what: str, options: Iterable[str]) -> None:
+        """Note options, with the first command that has each among its arguments, or at least its name."""
+        for option in options:
+            texts = (option, option.partition("=")[0])
+            forms = [re.compile(rf"(?<![\w-]){re.escape(each)}(?![\w-])") for each in texts]
+            found = (place for form in forms for place, text in self.commands if form.search(text))
+            note = f"{next(found, self.lists)}: {what} {option}: left out"
+            if note not in self.left_out:
+                self.left_out.append(note)
 
 
 def read_project(lists: Path, definitions: Mapping[str, str], output: Path, toolchain: str | None = None) -> Project:

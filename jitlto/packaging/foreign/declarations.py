@@ -116,11 +116,13 @@ class _Call:
         return Role.ENTRYPOINT if re.search(r"\b__global__\b", code) else Role.DEVICE
 
 
-def make_families(project: Project) -> tuple[list[Family], list[str]]:
+def make_families(project: Project) -> list[Family]:
     """Make families from the calls of a project, each in a folder of its own, relative to which it names files.
 
+    What cannot be taken over is added to ``project.left_out``.
+
     Returns:
-        The families, sorted by name, and what could not be taken over.
+        The families, sorted by name.
 
     Raises:
         ForeignBuildError: If there is no call, or one lacks an argument, names a file that does not exist, or is
@@ -137,7 +139,7 @@ def make_families(project: Project) -> tuple[list[Family], list[str]]:
         members.setdefault(names[call.template.parent], []).append(call)
     shared = sorted(name for name, own in members.items() if all(call.role is Role.DEVICE for call in own))
     common: set[str] = set()  # names of groups that every family sees
-    families, notes = [], list[str]()
+    families = []
     for name in sorted(members, key=lambda name: (name not in shared, name)):
         uses = [] if name in shared or len(shared) == len(members) else shared
         taken = common if name in shared else set(common)
@@ -149,9 +151,9 @@ def make_families(project: Project) -> tuple[list[Family], list[str]]:
         lines = [f"# Made from {project.lists.name} by `jitlto import cmake`. It is yours to improve.", *lines, ""]
         files |= {path: text for path, text in project.generated.items() if {*path.parents} & {*flags.include}}
         families.append(Family(name, len(groups), {output / name / "family.toml": "\n".join(lines), **files}))
-        notes += [project.leave_out("no directory", str(p)) for p in flags.include if not project.has_directory(p)]
-        notes += [project.leave_out("option", each) for each in flags.left_out]
-    return sorted(families, key=lambda family: family.name), list(dict.fromkeys(notes))
+        project.leave_out("no directory", (str(path) for path in flags.include if not project.has_directory(path)))
+        project.leave_out("option", flags.left_out)
+    return sorted(families, key=lambda family: family.name)
 
 
 def _read(command: RecordedCall) -> _Call:

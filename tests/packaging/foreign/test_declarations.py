@@ -23,10 +23,11 @@ CALL = "generate_jit_lto_kernels(f NAME_FORMAT k_@x@ MATRIX_JSON_FILE m.json KER
 
 def imported(source: Path, output: Path, toolchain: str = "nvcc") -> list[str]:
     """Write the families of a project; return what could not be taken over."""
-    families, notes = make_families(read_project(source / "CMakeLists.txt", {}, output, toolchain))
+    project = read_project(source / "CMakeLists.txt", {}, output, toolchain)
+    families = make_families(project)
     for family in families:
         write_family(output, {str(path.relative_to(output)): text for path, text in family.files.items()})
-    return notes
+    return project.left_out
 
 
 def families(directory: Path, lists: str, **files: str) -> tuple[dict[str, dict[str, Any]], list[str]]:
