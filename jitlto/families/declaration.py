@@ -490,8 +490,8 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclarati
         given.sass_registers or family.sass_registers if is_compiled else None,
         None if given.tune is None else read_tune(table.table("tune")),
     )
-    if given.key is None:
-        group = replace(group, key=read_matrix(group).choices)
+    if given.key is None and (combined := read_matrix(group)).count > 1:
+        group = replace(group, key=combined.names)
     _check_key(table, group.key, group.shared)
     return group
 

@@ -73,6 +73,7 @@ class Matrix:
 
     Attributes:
         count: The number of combinations, computed without making them. It may have thousands of digits.
+        names: The parameters, in the order of the product; none if lenient.
         warnings: Breaches of the naming convention, each with its place and a better name.
 
     Raises:
@@ -86,23 +87,16 @@ class Matrix:
         # In an array, so that the top is no special case.
         self._root = _Node.of(False, "", [self._compile(value, None, "")])
         self.count = self._root.count
+        self.names: tuple[str, ...] = ()
         if not lenient:
             self._check_not_empty()
-            self._check_written_once(self._root)
+            self.names = tuple(self._check_written_once(self._root))
             if self.count <= MOST_COMBINATIONS:  # of more no family can be made
                 self._check_distinct()
 
     def combinations(self) -> Iterator[dict[str, Value]]:
         """Yield the combinations in order, each as a new dict. Memory does not grow with their number."""
         return (dict([leaf.pair for leaf in leaves]) for leaves in _ways(self._root))
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The parameters with several values, in the order of the product."""
-        values: dict[str, set[Value]] = {}
-        for name, value in (leaf.pair for leaf in _leaves(self._root)):
-            values.setdefault(name, set()).add(value)
-        return tuple(name for name, found in values.items() if len(found) > 1)
 
     def _compile(self, value: object, name: str | None, pointer: str) -> _Node | _Leaf:
         """Compile a part of the document, and note breaches of the naming convention.
@@ -192,10 +186,6 @@ class Matrix:
         if self._path is None:
             return pointer
         return f"{self._path} ({pointer})" if pointer else f"{self._path}"
-
-
-def _leaves(node: _Node | _Leaf) -> Iterator[_Leaf]:
-    return iter([node]) if isinstance(node, _Leaf) else chain.from_iterable(map(_leaves, node.items))
 
 
 def _ways(node: _Node | _Leaf) -> Iterator[list[_Leaf]]:

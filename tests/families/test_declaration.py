@@ -76,7 +76,7 @@ def test_what_is_not_said_is_taken_from_names(tmp_path: Path) -> None:
     files = {"matrices/mini/kern.json": '{"n": ["1", "2"], "type": "int", "m": ["3", "4"]}'}
     write_family(tmp_path, files | {"templates/mini/kern.cu.jinja": ""})
     (group,) = declaration.load_family(kern).groups
-    assert (group.key, group.matrix) == (("m", "n"), tmp_path / "matrices" / "mini" / "kern.json")
+    assert (group.key, group.matrix) == (("m", "n", "type"), tmp_path / "matrices" / "mini" / "kern.json")
     with raises(FamilyError, "family-invalid-value", "'a b'", hint="directory"):
         load(tmp_path / "a b", toml)
 
