@@ -175,11 +175,7 @@ def roots(base: Path | None = None) -> list[Path]:
     checkout's top level, or ``share`` in an installed wheel.
     """
     package = Path(__file__).resolve().parents[1]
-    try:
-        candidates = [base or Path.cwd(), package / "share", package.parent]
-    except FileNotFoundError:  # the working directory has been removed
-        candidates = [package / "share", package.parent]
-    return [root for root in dict.fromkeys(candidates) if (root / "fragments").is_dir()]
+    return [root for root in (base or Path(), package / "share", package.parent) if (root / "fragments").is_dir()]
 
 
 def list_families(base: Path | None = None) -> list[str]:
@@ -198,14 +194,9 @@ def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
         FamilyError: If it is not found.
     """
     given = Path(name_or_path) if base is None else base / name_or_path
-    if os.path.isfile(given):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-        return given
-    if os.path.isfile(given / "family.toml"):  # noqa: PTH113
-        return given / "family.toml"
-    for root in roots(base):
-        path = root / "fragments" / name_or_path / "family.toml"
-        if os.path.isfile(path):  # noqa: PTH113
-            return path
+    named = (root / "fragments" / name_or_path / "family.toml" for root in roots(base))
+    if path := _first((given, given / "family.toml", *named)):
+        return path
     names = list_families(base)
     hint = suggest(str(name_or_path), names, f"families found: {', '.join(names) or 'none'};")
     hint += " or give the path of a family.toml"
@@ -257,7 +248,7 @@ class _FamilyTable(msgspec.Struct):
 
 
 class _GroupTable(msgspec.Struct):
-    interface: str | bool | None = None
+    interface: _Text | Literal[False] | None = None
     key: tuple[str, ...] | None = None
     shared: tuple[str, ...] = ()
     matrix: str | dict[str, Any] | list[Any] | None = None
@@ -449,15 +440,15 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclarati
     syntax = given.syntax or family.syntax
     templates, default = _places(table, "templates", family.templates), ".cu.jinja" if syntax == "jinja" else ".cu.in"
     template = name + default if given.template is None else given.template
-    kind = _kind(role, table, _first(template, templates) is not None)
+    kind = _kind(role, table, _first(place / template for place in templates) is not None)
     _check_options(table, given.options)
     _check_registers(table, family)
-    interface, rendered = _interface(table, given.interface), None
+    interface, rendered = given.interface and _header(table, "interface", given.interface), None
     if interface and interface.endswith(_TEMPLATE):
         rendered = _find_file(table, "interface", interface, templates)
         interface = interface.removesuffix(_TEMPLATE)
     header, directories = f"{name}.cuh", [table.path.parent / each for each in family.include]
-    if interface is None and role is Role.DEVICE and _first(header, directories):
+    if interface is None and role is Role.DEVICE and _first(place / header for place in directories):
         interface = header
     if kind == "supplied" and not interface:
         hint = "name the header that declares what callers supply"
@@ -474,7 +465,7 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclarati
         name,
         role,
         given.key or (),
-        interface,
+        "" if interface is False else interface,
         rendered,
         syntax,
         given.shared,
@@ -534,14 +525,6 @@ def _check_key(table: TomlTable, key: Sequence[str], shared: Iterable[str]) -> N
             raise table.error(f"shared names {parameter!r}, which is not in key", hint)
 
 
-def _interface(table: TomlTable, name: str | bool | None) -> str | None:
-    if name is True:
-        raise table.error("interface is true", "name the header, or write interface = false for none", case="interface")
-    if not name:
-        return "" if name is False else None
-    return _header(table, "interface", name)
-
-
 def _header(table: TomlTable, key: str, name: str) -> str:
     plain = os.path.normpath(name)
     if plain.startswith(("/", "..")) or '"' in name or not name.isprintable():
@@ -587,15 +570,14 @@ def _places(table: TomlTable, folder: str, further: Iterable[str] = ()) -> list[
     return [beside, below, below / beside.absolute().name, *(beside / each for each in further)]
 
 
-def _first(name: str, places: Iterable[Path]) -> Path | None:
-    candidates = (normal_path(place / name) for place in places)
+def _first(candidates: Iterable[Path]) -> Path | None:
     return next((path for path in candidates if os.path.isfile(path)), None)  # noqa: PTH113 - of any length
 
 
 def _find_file(table: TomlTable, key: str, name: str, places: Sequence[Path]) -> Path:
-    if path := _first(name, places):
+    candidates = [normal_path(place / name) for place in places]
+    if path := _first(candidates):
         return path
-    candidates = " and ".join(str(normal_path(place / name)) for place in places)
-    hint = f"{suggest_file(name, places)} looked for {candidates}".strip()
+    hint = f"{suggest_file(name, places)} looked for {' and '.join(map(str, candidates))}".strip()
     hint += _INSTEAD.get(key, "") if key not in table else ""
     raise table.error(f"{key} {name!r} does not exist", hint, case="missing-file")

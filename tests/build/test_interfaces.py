@@ -184,9 +184,9 @@ def test_a_variable_of_a_kernel_that_a_device_function_uses_needs_one_too(build_
     assert len(build_family(files).fragments) == 2
 
 
-@pytest.mark.parametrize(("value", "code"), [("true", "family-interface"), ("1", "family-invalid-value")])
-def test_an_interface_is_a_name_or_false(tmp_path: Path, value: str, code: str) -> None:
-    with raises(FamilyError, code, where="[device.activation]"):
+@pytest.mark.parametrize("value", ["true", "1", "''"])
+def test_an_interface_is_a_name_or_false(tmp_path: Path, value: str) -> None:
+    with raises(FamilyError, "family-invalid-value", where="[device.activation]"):
         load_family(write_family(tmp_path, SLIP | {"family.toml": f"{TOML}interface = {value}\n"}))
 
 
