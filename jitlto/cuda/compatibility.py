@@ -197,15 +197,12 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
         )
     fitting = [image for image in readable if _fits(image, target, linker)]
     if not fitting:
-        archs = ", ".join(image.code for image in readable)
+        archs, among = ", ".join(image.code for image in readable), "sass" if kind is ImageKind.SASS else "archs"
+        is_file = readable[0].toolchain == BINARY
+        how = "compile its file for that one too" if is_file else f"build the family with that one among its {among}"
         raise ArchitectureError(
             f"{fragment.key} was compiled for {archs}, which does not run on {target.sm}",
-            hint="link for a later architecture, or "
-            + (
-                "compile its file for that one too"
-                if fragment.images[0].toolchain == BINARY
-                else f"build the family with that one among its {'sass' if kind is ImageKind.SASS else 'archs'}"
-            ),
+            hint=f"link for a later architecture, or {how}",
         )
     return max(fitting, key=lambda image: image.architecture)
 

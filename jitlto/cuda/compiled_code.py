@@ -4,6 +4,7 @@ nvJitLink links a file alone and keeps it relocatable: the table of symbols of t
 variable. nvJitLink 12 has no such link; one for debuggers keeps them too, where a stub defines what the file does not.
 """
 
+import functools
 import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -27,6 +28,7 @@ _KINDS: dict[int, ImageKind] = {
 }
 # LTO-IR begins with the size of its head, which is larger for sm_90a, and 10 × the number of its architecture.
 _LTOIR, _HEAD, _PLAIN = b"\xed\x43\x4e\x7f", struct.Struct("<16xI6xH"), 0x28
+_STUB = LinkInput(InputKind.PTX, write_stub([]).encode(), "stub")
 _MEMBER, _SIZE, _END = 60, slice(48, 58), b"`\n"  # of an archive: the header, the size in it, and how it ends
 
 #: What code defines for others, and what others must define for it, both sorted.
@@ -156,23 +158,26 @@ def _find_target(code: CompiledCode) -> Architecture | None:
     return own if can_link_for(linker, own) else newest if fits else None
 
 
+@functools.lru_cache(maxsize=16)  # a caller's input goes into many plans
+def _link_relocatable(item: LinkInput, target: Architecture, is_ltoir: bool) -> bytes:
+    # Functions of LTO-IR are kept where something else is linked with it.
+    return link([item, _STUB] if is_ltoir else [item], target, ["-lto"] if is_ltoir else [], relocatable=True).data
+
+
 def _link_alone(code: CompiledCode, known: Mapping[str, Symbol], missing: dict[str, Symbol]) -> bytes:
     """Return a cubin with all that code defines, and add what a stub had to define beside it."""
-    linker, flags = nvjitlink.version(), ["-lto"] if code.kind is ImageKind.LTOIR else []
-    target = _find_target(code) or code.architecture
-    # Beside what is no LTO-IR, all functions of LTO-IR are kept.
-    stub = LinkInput(InputKind.PTX, write_stub([]).encode(), "stub")
+    linker, is_ltoir, target = nvjitlink.version(), code.kind is ImageKind.LTOIR, _find_target(code)
     if linker.major > 12:
-        return link([code.item, stub], target, flags, relocatable=True).data
-    flags.append("-g")
+        return _link_relocatable(code.item, target or code.architecture, is_ltoir)
+    flags = ["-lto", "-g"] if is_ltoir else ["-g"]
     try:
-        return link([code.item, stub], target, flags).data
+        return link([code.item, _STUB], target or code.architecture, flags).data
     except UnresolvedSymbolError as error:
         missing |= {name: known.get(name, Symbol(name, SymbolKind.FUNCTION, "()()")) for name in error.symbols}
         # It does not survive machine code that uses a variable where the stub defines a function.
-        if code.kind is not ImageKind.LTOIR and (unknown := missing.keys() - known.keys()):
+        if not is_ltoir and (unknown := missing.keys() - known.keys()):
             what = f"nvJitLink {linker} does not tell its symbols, as nothing known defines {demangle(min(unknown))}"
             hint = "take CUDA 13, or give LTO-IR, PTX as text or a cubin outside of a fatbin"
             raise LinkError(what, hint=hint) from error
     stub = LinkInput(InputKind.PTX, write_stub(missing.values()).encode(), "stub")
-    return link([code.item, stub], target, flags).data
+    return link([code.item, stub], target or code.architecture, flags).data

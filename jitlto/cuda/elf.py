@@ -7,7 +7,6 @@ flags: LLVM's BinaryFormat/ELF.h, ``EF_CUDA_SM``.
 
 import re
 import struct
-from collections.abc import Callable
 from typing import NamedTuple
 
 from jitlto.base.versions import Architecture
@@ -48,6 +47,16 @@ class ElfSection(NamedTuple):
     link: int
 
 
+class _ElfSymbol(NamedTuple):
+    name: str
+    info: int  # its type and binding
+    flags: int
+    place: str  # the name of the section, empty for what is undefined
+    address: int
+    size: int
+    layout: str  # of a function
+
+
 def read_sections(data: bytes) -> list[ElfSection]:
     """Return the sections of a file.
 
@@ -72,28 +81,19 @@ def read_symbols(data: bytes) -> tuple[list[Symbol], list[Symbol]]:
     Raises:
         ValueError: If it is malformed.
     """
-    sections, found, undefined = read_sections(data), list[Symbol](), list[Symbol]()
-    prototypes = {each.link: each.data for each in sections if each.name == _PROTOTYPES}
-    try:
-        for number, table in enumerate(sections):
-            if table.kind != _SYMTAB:
-                continue
-            names = sections[table.link].data
-            layouts = {n: _layout(_text(names, at)) for n, at in _PROTOTYPE.iter_unpack(prototypes.get(number, b""))}
-            for n, (name, info, other, place, address, size) in enumerate(_SYMBOL.iter_unpack(table.data)):
-                is_function, section = info & 0xF == _FUNCTION, sections[place].name if place < len(sections) else ""
-                is_dynamic = not (is_function or size) and (other & _SHARED or section.endswith(".shared"))
-                if info & 0xF not in _NAMED or info >> 4 == _LOCAL or is_dynamic:
-                    continue
-                kind, layout = SymbolKind.FUNCTION if is_function else SymbolKind.VARIABLE, layouts.get(n, UNKNOWN)
-                if space := next((space for prefix, space in _SPACES if section.startswith(prefix)), None):
-                    kind, layout = SymbolKind.VARIABLE, f"{space} {size}@{min(address & -address or _FAR, _FAR)}"
-                elif other & _ENTRY and is_function:
-                    kind = SymbolKind.KERNEL
-                symbol = Symbol(_text(names, name), kind, layout, weak=info >> 4 == _WEAK and place != 0)
-                (found if place else undefined).append(symbol)
-    except _MALFORMED as error:
-        raise ValueError(f"malformed ELF file: {error}") from error
+    found, undefined = list[Symbol](), list[Symbol]()
+    for name, info, flags, place, address, size, layout in _read_symbols(data):
+        is_function = info & 0xF == _FUNCTION
+        is_dynamic = not (is_function or size) and (flags & _SHARED or place.endswith(".shared"))
+        if info >> 4 == _LOCAL or is_dynamic:
+            continue
+        kind = SymbolKind.FUNCTION if is_function else SymbolKind.VARIABLE
+        if space := next((space for prefix, space in _SPACES if place.startswith(prefix)), None):
+            kind, layout = SymbolKind.VARIABLE, f"{space} {size}@{min(address & -address or _FAR, _FAR)}"
+        elif is_function and flags & _ENTRY:
+            kind = SymbolKind.KERNEL
+        symbol = Symbol(name, kind, layout, weak=info >> 4 == _WEAK and bool(place))
+        (found if place else undefined).append(symbol)
     return found, undefined
 
 
@@ -113,8 +113,7 @@ def read_variables(data: bytes) -> set[str]:
     Raises:
         ValueError: If it is malformed.
     """
-    found = _read_symbols(data, lambda place: place.startswith((_GLOBAL, ".nv.constant")))
-    return {name for name, _, _ in found}
+    return {each.name for each in _read_symbols(data) if each.place.startswith((_GLOBAL, ".nv.constant"))}
 
 
 def read_writable(data: bytes) -> set[str]:
@@ -126,25 +125,26 @@ def read_writable(data: bytes) -> set[str]:
     Raises:
         ValueError: If it is malformed.
     """
-    found = _read_symbols(data, lambda place: place.startswith(_GLOBAL), of_code=True)
-    return {name for name, _, _ in found if not _CONSTANT.fullmatch(name)}
+    found = (each.name for each in _read_symbols(data, of_code=True) if each.place.startswith(_GLOBAL))
+    return {name for name in found if not _CONSTANT.fullmatch(name)}
 
 
-def _read_symbols(data: bytes, wanted: Callable[[str], bool], *, of_code: bool = False) -> list[tuple[str, int, int]]:
-    """Return functions and variables in sections of wanted names: all, or those that code and data refer to."""
-    sections = read_sections(data)
+def _read_symbols(data: bytes, *, of_code: bool = False) -> list[_ElfSymbol]:
+    """Return functions and variables: all, or those that code and data refer to."""
+    sections, found = read_sections(data), list[_ElfSymbol]()
     places = {number: each.name if number else "" for number, each in enumerate(sections)}
-    found = []
+    prototypes = {each.link: each.data for each in sections if each.name == _PROTOTYPES}
     try:
         for number, table in enumerate(sections):
             if table.kind != _SYMTAB:
                 continue
-            entries = [*_SYMBOL.iter_unpack(table.data)]
-            if of_code:
-                entries = [entries[place] for place in _read_relocations(sections, number)]
-            names = sections[table.link].data
-            found += [(_text(names, name), info, other) for name, info, other, at, _, _ in entries
-                      if info & 0xF in _NAMED and at in places and wanted(places[at])]  # fmt: skip
+            entries, names = [*_SYMBOL.iter_unpack(table.data)], sections[table.link].data
+            layouts = {n: _layout(_text(names, at)) for n, at in _PROTOTYPE.iter_unpack(prototypes.get(number, b""))}
+            for n in _read_relocations(sections, number) if of_code else range(len(entries)):
+                name, info, flags, at, address, size = entries[n]
+                if info & 0xF in _NAMED and at in places:
+                    about = flags, places[at], address, size, layouts.get(n, UNKNOWN)
+                    found.append(_ElfSymbol(_text(names, name), info, *about))
     except _MALFORMED as error:
         raise ValueError(f"malformed ELF file: {error}") from error
     return found

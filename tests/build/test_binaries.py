@@ -195,7 +195,7 @@ def test_a_file_is_read_by_the_nvjitlink_of_the_build_or_a_newer_one(tmp_path: P
 
 def test_a_cubin_links_for_its_architecture_alone(tmp_path: Path) -> None:
     family = make(tmp_path, cubin())
-    with raises(ArchitectureError, "link-architecture", "made/library[]", "sm_90", "sm_120"):
+    with raises(ArchitectureError, "link-architecture", "made/library[]", "sm_90", "sm_120", hint="its file"):
         family.plan(arch="sm_120").link()
 
 
