@@ -49,7 +49,7 @@ def plan(
 ) -> None:
     """Plan the kernel of a family that the settings select, and link it; entry=GROUP names one of several entrypoints.
 
-    Of a directory with a family.toml that was not built here, what the kernel is made of is compiled first.
+    Of a directory with a family.toml, what the kernel is made of is compiled first.
 
     Without --dump, print what the kernel is made of and whether it links, or where it has been found linked.
     """
@@ -61,7 +61,7 @@ def plan(
     configuration = dict(parse_pairs(settings))
     if len(configuration) < len(settings):
         raise click.UsageError("a parameter is given twice")
-    family = find_family(target, database, may_compile=True)
+    family = find_family(target, database, compiles=True)
     several = tuple(dict.fromkeys((*family.record.link.libraries, *libraries)))
     options = {"libraries": several} if libraries else None
     how: dict[str, Any] = {"entry": configuration.pop("entry", None), "arch": arch, "link_mode": link_mode}

@@ -21,12 +21,12 @@ _NAMED = re.compile(r"(?:[A-Za-z0-9._-]+:)?[A-Za-z_]\w*", re.ASCII)
 _TOML = "family.toml"
 
 
-def locate(target: Path) -> tuple[Path, str | None]:
+def locate(target: Path, *, compiles: bool = False) -> tuple[Path, str | None]:
     """Find the database that an argument means, and the family in it if the argument names one.
 
     A file is a database. ``[PACKAGE:]FAMILY`` is looked up on the search path and in installed packages. A name that is
     not known there, the directory of a family and its ``family.toml`` stand for the database that ``jitlto build``
-    writes for it in the working directory.
+    writes for it in the working directory. With ``compiles``, a declaration stands for itself: its path is returned.
 
     Raises:
         RegistryError, DatabaseError: If nothing holds the family, or its database cannot be read.
@@ -43,7 +43,10 @@ def locate(target: Path) -> tuple[Path, str | None]:
             if package or error.code != "registry-unknown-family":
                 raise
             missing = error
-    if toml := _declaration(target):
+    toml = target if target.name == _TOML else target / _TOML
+    if os.path.isfile(toml):  # noqa: PTH113
+        if compiles:
+            return toml, None
         from jitlto.families.declaration import load_family  # imported late: few commands read a declaration
 
         name = load_family(toml).name
@@ -56,25 +59,14 @@ def locate(target: Path) -> tuple[Path, str | None]:
     return Path(name + SUFFIX), name
 
 
-def _declaration(target: Path) -> Path | None:
-    """Return the declaration of a family that lies at a path, or is that path."""
-    toml = target if target.name == _TOML else target / _TOML
-    return toml if os.path.isfile(toml) else None  # noqa: PTH113
-
-
 def is_other_file(target: Path) -> bool:
     """Return whether an argument is a file that is meant to be neither a database nor a declaration."""
     is_file = os.path.isfile(target)  # noqa: PTH113
     return is_file and target.suffix != SUFFIX and target.name != _TOML and digest_of(target) is None
 
 
-def find_family(target: Path, database: Path | None = None, *, may_compile: bool = False) -> KernelFamily:
+def find_family(target: Path, database: Path | None = None, *, compiles: bool = False) -> KernelFamily:
     """Load the family that an argument means: by its name from a database, or as :func:`locate` finds it.
-
-    Args:
-        target: The argument.
-        database: The database.
-        may_compile: Whether a directory that was not built here is loaded as sources.
 
     Raises:
         click.UsageError: If both a database and a package are named, or a database with several families.
@@ -85,12 +77,9 @@ def find_family(target: Path, database: Path | None = None, *, may_compile: bool
         if package:
             raise click.UsageError(f"--db and the package {package!r} exclude each other")
         return load(name, database)
-    try:
-        path, named = locate(target)
-    except DatabaseError:
-        if may_compile and (toml := _declaration(target)):
-            return load(toml)
-        raise
+    path, named = locate(target, compiles=compiles)
+    if path.name == _TOML:
+        return load(path)
     held = session.default.registry.file(path).contents.families
     own = [named] if named else [name for name, each in held.items() if each.entrypoints]
     if len(own) != 1:

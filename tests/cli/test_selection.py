@@ -34,8 +34,21 @@ def test_a_file_a_directory_and_a_name_mean_one_database_in_every_command(here: 
     said("mini.fragdb")  # after which nothing has to be linked or proved
     expected = said("mini.fragdb")
     assert said("mini", JITLTO_DATABASE_PATH="mini.fragdb") == expected
-    for target in ("mini", "sources/mini", "./sources/mini/", "sources/mini/family.toml"):
-        assert said(target) == expected
+    assert said("mini") == expected
+    for target in ("sources/mini", "./sources/mini/", "sources/mini/family.toml"):
+        assert command == "plan" or said(target) == expected
+
+
+def test_a_plan_of_a_directory_is_of_its_sources(here: Path) -> None:
+    def linked(target: str) -> str:
+        return succeeds("plan", target, *TWICE, "--dump", "ptx")
+
+    old, sources = linked("mini"), Path("sources/mini/op.json")
+    sources.write_text(sources.read_text().replace("a + a", "a + 42"))
+    for target in ("sources/mini", "sources/mini/family.toml"):
+        assert "42280000" in linked(target)  # 42.0f
+    assert linked("mini") == old
+    assert "42280000" not in old
 
 
 @pytest.mark.parametrize("command", ["plan", "warm"])
