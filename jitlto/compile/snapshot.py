@@ -4,8 +4,7 @@ A *template* is a process that compiles :class:`~jitlto.compile.nvrtc_program.Pr
 program's last line NVRTC opens the file :data:`~jitlto.compile.nvrtc_program.REST`, which in a template is a FIFO
 without a writer, and blocks. The
 template then forks once for each source; in the copy the rest of the source takes the FIFO's place, and the compile
-runs to its end. The result is that of a plain compile, and nothing is written to disk. Works on Linux with NVRTC 12
-and 13; elsewhere everything is compiled plainly, which only takes longer.
+runs to its end. The result is that of a plain compile, and nothing is written to disk.
 """
 
 import contextlib
@@ -42,11 +41,6 @@ _log = logging.getLogger(__name__)
 _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
 
-def available() -> bool:
-    """Return whether this system supports snapshots."""
-    return hasattr(os, "memfd_create") and Path("/proc/self/stat").exists()
-
-
 class Snapshots:
     """The templates of this process, and of other processes with the same directory.
 
@@ -55,7 +49,7 @@ class Snapshots:
     """
 
     def __init__(self, shared: Path | None) -> None:
-        self._shared = shared if available() else None
+        self._shared = shared
         self._templates: dict[int, int] = {}  # process → its memory in bytes, the oldest first
         #: The number of templates made here, and of compiles that used a template.
         self.made = self.used = 0

@@ -92,7 +92,7 @@ def _submit(job: Callable[[], object]) -> None:
 
 
 def _work() -> None:
-    with contextlib.suppress(AttributeError, OSError):  # threads have priorities of their own on Linux alone
+    with contextlib.suppress(OSError):  # threads have priorities of their own on Linux
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)
     while True:

@@ -18,7 +18,7 @@ from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.nvrtc import Compiler
 from jitlto.compile.nvrtc_program import Step
-from jitlto.compile.snapshot import LEAST_SHARERS, Snapshots, available
+from jitlto.compile.snapshot import LEAST_SHARERS, Snapshots
 from jitlto.cuda import toolkit
 from jitlto.record.fragment import ImageKind
 from jitlto.record.headers import Source
@@ -107,7 +107,6 @@ def children(process: int) -> set[int]:
     return {int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()}
 
 
-@pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_a_step_from_a_snapshot_equals_a_plain_step(tmp_path: Path) -> None:
     source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
     step, snapshots = Step(ImageKind.PTX, Architecture(75), ("--std=c++17",)), Snapshots(tmp_path)
@@ -118,7 +117,6 @@ def test_a_step_from_a_snapshot_equals_a_plain_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_a_snapshot_never_changes_the_result(compiler: Compiler) -> None:
     results = [compiler.compile(job(compiler, text, sharers=100)) for text in SOURCES]
     assert compiler._snapshots.made == 4  # LTO-IR and PTX for two architectures
@@ -149,7 +147,6 @@ def test_an_error_reads_as_without_a_snapshot(compiler: Compiler) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_processes_share_templates(compiler: Compiler, tmp_path: Path) -> None:
     first = compiler.compile(job(compiler, SOURCES[0], sharers=100))
     other = Compiler()
@@ -159,7 +156,6 @@ def test_processes_share_templates(compiler: Compiler, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_when_the_templates_are_killed_others_are_made(compiler: Compiler) -> None:
     first = compiler.compile(job(compiler, SOURCES[0], sharers=100))
     for process in compiler._snapshots._templates:
@@ -171,7 +167,6 @@ def test_when_the_templates_are_killed_others_are_made(compiler: Compiler) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_templates_end_with_the_process_that_made_them(tmp_path: Path) -> None:
     program = """if True:
         import sys, time
