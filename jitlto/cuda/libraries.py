@@ -124,8 +124,10 @@ def _try_file(path: Path) -> None:
 
 
 def _is_loaded(name: str) -> bool:
+    import ctypes  # 5 ms, which a kernel from a pack does not need
+
     try:
-        _load(name, os.RTLD_NOLOAD)
+        ctypes.CDLL(name, os.RTLD_NOLOAD)
     except OSError:
         return False
     return True
@@ -134,16 +136,13 @@ def _is_loaded(name: str) -> bool:
 @uninterrupted
 def _load_file(path: Path) -> None:
     """Load a library as cuda.pathfinder does; NVRTC 13.0 does not find its built-ins beside itself."""
-    for each in (*path.parent.glob(f"{path.name.partition('.')[0]}-builtins.so.*"), path):
-        _load(str(each), os.RTLD_NOW | os.RTLD_GLOBAL)
-
-
-def _load(name: str, mode: int) -> None:
     import ctypes  # 5 ms, which a kernel from a pack does not need
 
-    # Called as any function, this does not hold the interpreter's lock for the 8 ms that nvJitLink takes, as CDLL does.
-    ctypes.CDLL(None).dlopen(os.fsencode(name), mode)
-    ctypes.CDLL(name, mode)
+    mode = os.RTLD_NOW | os.RTLD_GLOBAL
+    for each in (*path.parent.glob(f"{path.name.partition('.')[0]}-builtins.so.*"), path):
+        # Called as any function, this does not hold the interpreter's lock for the 8 ms of nvJitLink, as CDLL does.
+        ctypes.CDLL(None).dlopen(os.fsencode(each), mode)
+        ctypes.CDLL(str(each), mode)
 
 
 def installed_release(conda: str) -> str | None:
