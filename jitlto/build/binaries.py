@@ -37,12 +37,13 @@ def assemble_binaries(sources: RenderedFamilies, fragments: list[Fragment], blob
     provided = {symbol.name for fragment in fragments for symbol in fragment.provides}
     for rendered, _, found in made:
         declaring = sources.records[rendered.key.family].groups_declaring([rendered.key.group])
-        for name, key in required.items():
-            if declaring(name) and (name not in provided or any(name in each for _, each in found)):
-                _check_defined(rendered, name, key, found)
+        strong = {symbol.name for _, own in found for symbol in own.values() if not symbol.weak}
+        for name in sorted(required.keys() | strong):  # callers too may use what is declared
+            if declaring(name) and (name not in provided or any(name in own for _, own in found)):
+                _check_defined(rendered, name, required.get(name), found)
 
 
-def _check_defined(rendered: RenderedSource, name: str, key: FragmentKey, found: _Found) -> None:
+def _check_defined(rendered: RenderedSource, name: str, key: FragmentKey | None, found: _Found) -> None:
     """Check that the code for each architecture defines a symbol, and with the same layout.
 
     Raises:
@@ -50,7 +51,8 @@ def _check_defined(rendered: RenderedSource, name: str, key: FragmentKey, found:
     """
     lacking = next((code for code, provides in found if name not in provides), None)
     if lacking is not None:
-        what = f"does not define {demangle(name)}, which {rendered.group.interface} declares and {key} requires"
+        what = f"does not define {demangle(name)}, which {rendered.group.interface} declares"
+        what += f" and {key} requires" if key else ""
         what += f", for {lacking}" if len(found) > 1 else ""
         hint = "compile it into the file, with exactly these types"
         if not any(symbol.kind is SymbolKind.FUNCTION for _, provides in found for symbol in provides.values()):

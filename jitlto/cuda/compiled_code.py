@@ -29,7 +29,6 @@ _KINDS: dict[int, ImageKind] = {
 # LTO-IR begins with the size of its head, which is larger for sm_90a, and 10 × the number of its architecture.
 _LTOIR, _HEAD, _PLAIN = b"\xed\x43\x4e\x7f", struct.Struct("<16xI6xH"), 0x28
 _STUB = LinkInput(InputKind.PTX, write_stub([]).encode(), "stub")
-_MEMBER, _SIZE, _END = 60, slice(48, 58), b"`\n"  # of an archive: the header, the size in it, and how it ends
 
 #: What code defines for others, and what others must define for it, both sorted.
 Symbols: TypeAlias = "tuple[tuple[Symbol, ...], tuple[Symbol, ...]]"
@@ -107,12 +106,11 @@ def _check_members(data: bytes) -> None:
     """
     at = len(ARCHIVE) if data.startswith(ARCHIVE) else len(data)
     while at < len(data):
-        header = data[at : at + _MEMBER]
-        size = header[_SIZE].strip()
-        at += _MEMBER + int(size) if header.endswith(_END) and size.isdigit() else len(data)
-        if at > len(data):
-            raise JitltoError("it is an archive that is cut off", hint=HINT)
+        size = data[at + 48 : at + 58].strip()
+        at += 60 + int(size) if size.isdigit() else len(data)
         at += at % 2
+    if at > len(data) + 1:
+        raise JitltoError("it is an archive that is cut off", hint=HINT)
 
 
 def read_symbols(code: CompiledCode, known: Mapping[str, Symbol]) -> Symbols:
@@ -161,7 +159,7 @@ def _find_target(code: CompiledCode) -> Architecture | None:
 @functools.lru_cache(maxsize=16)  # a caller's input goes into many plans
 def _link_relocatable(item: LinkInput, target: Architecture, is_ltoir: bool) -> bytes:
     # Functions of LTO-IR are kept where something else is linked with it.
-    return link([item, _STUB] if is_ltoir else [item], target, ["-lto"] if is_ltoir else [], relocatable=True).data
+    return link([item, _STUB] if is_ltoir else [item], target, ["-lto", "-r"] if is_ltoir else ["-r"]).data
 
 
 def _link_alone(code: CompiledCode, known: Mapping[str, Symbol], missing: dict[str, Symbol]) -> bytes:

@@ -44,7 +44,7 @@ class InputKind(StrEnum):
 class LinkInput(Struct, frozen=True):
     """One input of a link: its kind, its bytes, and its name in messages.
 
-    ``has_inline`` is false for what cannot hold inline functions, which other inputs may define too.
+    ``has_inline`` is false for what holds no inline functions that can be compared with those of other inputs.
     """
 
     kind: InputKind
@@ -138,23 +138,16 @@ def read_device_library(name: str) -> tuple[LinkInput, str]:
     raise ToolchainError(f"there is no {file}", code="toolchain-missing", where=str(beside), hint=hint)
 
 
-def link(
-    inputs: Sequence[LinkInput],
-    target: Architecture,
-    flags: Sequence[str],
-    *,
-    ptx: bool = False,
-    relocatable: bool = False,
-) -> Linked:
+def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, ptx: bool = False) -> Linked:
     """Link inputs for an architecture.
 
     Args:
         inputs: In link order.
         target: The architecture to link for.
-        flags: Further flags of nvJitLink.
+        flags: Further flags of nvJitLink. With ``-r``, which nvJitLink 12 does not have, the cubin can be linked again,
+            and undefined symbols are no error.
         ptx: Return the PTX that link-time optimisation makes, not the cubin; all inputs must be LTO-IR. Undefined
             symbols are no error then: they stay ``.extern``.
-        relocatable: Return a cubin that can be linked again, in which they are no error either; not by nvJitLink 12.
 
     Raises:
         UnresolvedSymbolError: If no input defines a function or variable. (nvJitLink only warns about a missing
@@ -173,7 +166,7 @@ def link(
             code="link-locked",
             hint="restart the process, without the input of the earlier error",
         )
-    options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else []), *(["-r"] if relocatable else [])]
+    options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else [])]
     output = "ptx" if ptx else "cubin"
     with uninterrupted:
         nvjitlink = libraries.nvjitlink
@@ -208,7 +201,7 @@ def link(
     if ptx:
         return Linked(bytes(buffer).rstrip(b"\0"), log)
     # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
-    if not relocatable:
+    if "-r" not in flags:
         _check_none_undefined(find_undefined(bytes(buffer)), log)
     return Linked(bytes(buffer), log)
 

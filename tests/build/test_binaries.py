@@ -315,6 +315,11 @@ def test_a_fatbin_defines_a_function_alike_for_every_architecture(tmp_path: Path
     other = LIBRARY.replace("twice(float a) { return", "twice(double a) { return")
     with raises(BuildError, "build-binary-differs", "twice", "(4)(4) for lto_75", "(4)(8) for lto_80"):
         make(tmp_path, joined((ImageKind.LTOIR, ltoir(), BASE), (ImageKind.LTOIR, ltoir(other), Architecture(80))))
+    more = 'extern "C" __device__ float more({} a) {{ return a; }}\n'
+    one, two = (ltoir(LIBRARY + more.format(each)) for each in ("float", "double"))
+    declared = {"library.cuh": FAMILY["library.cuh"] + 'extern "C" __device__ float more(float a);\n'}
+    with raises(BuildError, "build-binary-differs", "more", "(4)(8) for lto_80"):  # which no fragment requires
+        make(tmp_path, joined((ImageKind.LTOIR, one, BASE), (ImageKind.LTOIR, two, Architecture(80))), declared)
     lacking = LIBRARY.replace("twice(float", "thrice(float")
     with raises(BuildError, "build-binary-missing", "twice", "for lto_80"):
         make(tmp_path, joined((ImageKind.LTOIR, ltoir(), BASE), (ImageKind.LTOIR, ltoir(lacking), Architecture(80))))
