@@ -6,7 +6,7 @@ variable. nvJitLink 12 has no such link; one for debuggers keeps them too, where
 
 import functools
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from jitlto.base.errors import JitltoError, LinkError, UnresolvedSymbolError, VersionError
@@ -28,7 +28,6 @@ _KINDS: dict[int, ImageKind] = {
 }
 # LTO-IR begins with the size of its head, which is larger for sm_90a, and 10 × the number of its architecture.
 _LTOIR, _HEAD, _PLAIN = b"\xed\x43\x4e\x7f", struct.Struct("<16xI6xH"), 0x28
-_STUB = LinkInput(InputKind.PTX, write_stub([]).encode(), "stub")
 
 #: What code defines for others, and what others must define for it, both sorted.
 Symbols: TypeAlias = "tuple[tuple[Symbol, ...], tuple[Symbol, ...]]"
@@ -159,7 +158,13 @@ def _find_target(code: CompiledCode) -> Architecture | None:
 @functools.lru_cache(maxsize=16)  # a caller's input goes into many plans
 def _link_relocatable(item: LinkInput, target: Architecture, is_ltoir: bool) -> bytes:
     # Functions of LTO-IR are kept where something else is linked with it.
-    return link([item, _STUB] if is_ltoir else [item], target, ["-lto", "-r"] if is_ltoir else ["-r"]).data
+    return link([item, _make_stub(())] if is_ltoir else [item], target, ["-lto", "-r"] if is_ltoir else ["-r"]).data
+
+
+def _make_stub(symbols: Iterable[Symbol]) -> LinkInput:
+    """Return PTX that defines symbols, for every architecture for which nvJitLink links."""
+    lowest = Architecture(min(linkable_architectures(nvjitlink.version())))
+    return LinkInput(InputKind.PTX, write_stub(symbols).replace("sm_75", lowest.sm).encode(), "stub")
 
 
 def _link_alone(code: CompiledCode, known: Mapping[str, Symbol], missing: dict[str, Symbol]) -> bytes:
@@ -169,7 +174,7 @@ def _link_alone(code: CompiledCode, known: Mapping[str, Symbol], missing: dict[s
         return _link_relocatable(code.item, target or code.architecture, is_ltoir)
     flags = ["-lto", "-g"] if is_ltoir else ["-g"]
     try:
-        return link([code.item, _STUB], target or code.architecture, flags).data
+        return link([code.item, _make_stub(())], target or code.architecture, flags).data
     except UnresolvedSymbolError as error:
         missing |= {name: known.get(name, Symbol(name, SymbolKind.FUNCTION, "()()")) for name in error.symbols}
         # It does not survive machine code that uses a variable where the stub defines a function.
@@ -177,5 +182,7 @@ def _link_alone(code: CompiledCode, known: Mapping[str, Symbol], missing: dict[s
             what = f"nvJitLink {linker} does not tell its symbols, as nothing known defines {demangle(min(unknown))}"
             hint = "take CUDA 13, or give LTO-IR, PTX as text or a cubin outside of a fatbin"
             raise LinkError(what, hint=hint) from error
-    stub = LinkInput(InputKind.PTX, write_stub(missing.values()).encode(), "stub")
-    return link([code.item, stub], target or code.architecture, flags).data
+    except LinkError as error:
+        error.hint = error.hint or "before 12.9 it reads no code that refers to what others define: update it"
+        raise
+    return link([code.item, _make_stub(missing.values())], target or code.architecture, flags).data
