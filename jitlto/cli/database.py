@@ -1,7 +1,7 @@
 """``jitlto ls`` and ``show``: what a database holds."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,29 +74,25 @@ def show(database: Path, key: str, as_json: bool) -> None:
     print_result(_as_dict(fragment) | about, _lines(fragment, about), as_json=as_json)
 
 
-def _find(text: str, fragments: Iterable[Fragment], database: Path) -> Fragment:
+def _find(text: str, fragments: Sequence[Fragment], database: Path) -> Fragment:
     """Return the one fragment of which a text is the key, or a part of it.
 
     Raises:
         DatabaseError: If there is none, or if several are meant.
     """
-
-    def split(key: str) -> tuple[str, set[str]]:
-        group, _, pairs = key.removesuffix("]").partition("[")
-        return group, set(filter(None, pairs.split(",")))
-
-    group, pairs = split(text)
-    keys = {each.key.text: (each, *split(each.key.text)) for each in fragments}
-    found = {
-        key: each for key, (each, of, own) in keys.items() if group in ("", each.key.group, of) and pairs.issubset(own)
-    }
+    named, _, given = text.removesuffix("]").partition("[")
+    pairs, found = {*filter(None, given.split(","))}, dict[str, Fragment]()
+    for each in fragments:
+        group, _, own = each.key.text.removesuffix("]").partition("[")
+        if named in ("", each.key.group, group) and pairs.issubset(own.split(",")):
+            found[each.key.text] = each
     if len(found) == 1:
         return next(iter(found.values()))
     if found:
-        more = f"\n    and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        what, hint = f"{len(found)} fragments are {text}", "\n    ".join(("name one of", *[*found][:_LISTED])) + more
+        what, hint = f"{len(found)} fragments are {text}", "\n    ".join(["name one, as", *[*found][:_LISTED]])
         raise DatabaseError(what, code="database-ambiguous-key", where=str(database), hint=hint)
-    hint = f"{suggest(text, keys)} `jitlto ls -l {database}` lists the keys".lstrip()
+    nearest = suggest(text, [each.key.text for each in fragments])
+    hint = f"{nearest} `jitlto ls -l {database}` lists the keys".lstrip()
     raise DatabaseError(f"no fragment {text}", code="database-no-such-fragment", where=str(database), hint=hint)
 
 

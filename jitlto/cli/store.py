@@ -6,12 +6,11 @@ from pathlib import Path
 import click
 
 from jitlto.base import config, files
-from jitlto.base.errors import JitltoError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.cli.ending import SHOWN, print_error
 from jitlto.cli.output import print_result, progress, writing
 from jitlto.cli.parameters import PATH, json_option, parse_size
-from jitlto.cli.selection import DATABASE, locate
+from jitlto.cli.selection import DATABASE, is_other_file, locate
 from jitlto.cli.verify import verify_file
 from jitlto.stores import artifacts, upkeep
 from jitlto.stores.address import parse_store
@@ -38,21 +37,11 @@ def push(files: tuple[Path, ...], url: str) -> None:
     paths = [locate(path)[0] for path in files]
     backend = _open(url, writes=True)
     for path in paths:
-        _check(path)
+        if path.suffix == _PACK or not is_other_file(path):
+            verify_file(path, set(), lambda _: None)
         address, size, was_there = artifacts.push(backend, path)
         click.echo(address)
         click.echo(f"{path}: {format_bytes(size)}{', already there' if was_there else ''}", err=True)
-
-
-def _check(path: Path) -> None:
-    """Check a file as far as its kind is known."""
-    try:
-        is_database = files.is_database(path)
-    except OSError as error:
-        what, hint = f"cannot be read: {error.strerror or error}", "check the path"
-        raise JitltoError(what, code="jitlto-unreadable-file", where=str(path), hint=hint) from error
-    if is_database or path.suffix in (files.SUFFIX, _PACK):  # what is called a database has to be one
-        verify_file(path, set(), lambda _: None)
 
 
 @click.command(epilog="Example: jitlto pull s3://kernels/prod#sha256=6f1c... -o search.fragdb")
