@@ -242,8 +242,8 @@ class Planner(Generic[Loaded]):
             common = {name: value for name, value in entry.key.parameters if name in record.common}
             record = record.choose(common)
         store = self._family.session.kernel_cache.store
-        has_binary = any(kind for _, _, kind in self._supplied)
-        planned = index.fragments if self._functions or has_binary else []
+        is_binary = [kind not in (None, InputKind.PTX) for _, _, kind in self._supplied]
+        planned = index.fragments if self._functions or any(is_binary) else []
         fragments = [fragment for fragment in planned if agrees(fragment.key.parameters, common)]
         known = {symbol.name: symbol for fragment in fragments for symbol in fragment.provides}
         supplied = []
@@ -253,8 +253,7 @@ class Planner(Generic[Loaded]):
             else:
                 supplied.append(inputs.from_binary(data, kind, name, known))
             known |= {symbol.name: symbol for symbol in supplied[-1].symbols.provides}
-        own = zip(supplied, self._supplied, strict=True)
-        supplied = [item.requiring(known) if kind else item for item, (_, _, kind) in own]
+        supplied = [item.requiring(known) if each else item for item, each in zip(supplied, is_binary, strict=True)]
         if self._functions:
             plan = partial(self._resolve, index)
             supplied += python_functions.from_functions(
