@@ -16,7 +16,7 @@ from jitlto.base.mangling import demangle
 from jitlto.database.index import Index
 from jitlto.plan import resolve_errors
 from jitlto.plan.supplied import UserSymbols, check_inputs_used, missing_provider, name_of
-from jitlto.record.fragment import UNKNOWN, Fragment, Role, Symbol, SymbolKind, agrees
+from jitlto.record.fragment import UNKNOWN, Fragment, FragmentKey, Role, Symbol, SymbolKind, agrees
 
 
 class Resolution(Struct, frozen=True):
@@ -97,8 +97,8 @@ def choose_entry(
     if len(candidates) == 1:
         return candidates[0]
     if named and not candidates:
-        raise resolve_errors.no_value("entrypoint", [f.key for f in named], bound)
-    raise resolve_errors.which_entrypoint(index.entry_keys(None), candidates, bound, group)
+        raise resolve_errors.no_value("entrypoint", _keys(named), bound)
+    raise resolve_errors.which_entrypoint(index.entry_keys(None), bound, group)
 
 
 class Selection:
@@ -239,7 +239,7 @@ class Selection:
             found = {name: several[0] for name, several in agreeing.items() if len(several) == 1}
             if not found:  # and no later round would decide anything
                 check_inputs_used(self.index, supplied, None, list(self.open))
-                fitting = {_provide(name): agreeing[name] or several for name, several in self.open.items()}
+                fitting = {_provide(n): _keys(agreeing[n] or several) for n, several in self.open.items()}
                 raise resolve_errors.undecided(fitting, {**given, **bound}, given)
             decided |= {name: (self.open[name], bound) for name in found}
             for fragment in dict.fromkeys(found.values()):
@@ -249,7 +249,7 @@ class Selection:
         for name, (several, bound) in sorted(decided.items()):
             still = {parameter: value for parameter, value in bound.items() if parameter in agreed}
             if len(left := [f for f in several if agrees(f.key.parameters, still)]) > 1:
-                raise resolve_errors.undecided({_provide(name): left}, still, given)
+                raise resolve_errors.undecided({_provide(name): _keys(left)}, still, given)
 
     def _check_alternatives(self) -> None:
         """Check that no other fragment could provide what one provides that was chosen for another symbol."""
@@ -267,7 +267,11 @@ class Selection:
                     hint="include the group's interface in the kernel, and not its implementation",
                 )
             if len(agreeing) > 1:
-                raise resolve_errors.undecided({_provide(name): agreeing}, bound, self.configuration)
+                raise resolve_errors.undecided({_provide(name): _keys(agreeing)}, bound, self.configuration)
+
+
+def _keys(fragments: Iterable[Fragment]) -> list[FragmentKey]:
+    return [fragment.key for fragment in fragments]
 
 
 def _provide(symbol: str) -> str:

@@ -1,34 +1,26 @@
 """The errors of planning: what a configuration leaves open, and values that no fragment has together."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
 
 from jitlto.base.errors import AmbiguousConfigurationError, PlanError, UnknownValueError
 from jitlto.plan.configuration import describe_choice
-from jitlto.record.fragment import FragmentKey, sorted_values
-
-
-class Keyed(Protocol):
-    """A fragment, or what one is made of."""
-
-    @property
-    def key(self) -> FragmentKey: ...
+from jitlto.record.fragment import FragmentKey, agrees, sorted_values
 
 
 def undecided(
-    decisions: Mapping[str, Sequence[Keyed]], bound: Mapping[str, str], given: Mapping[str, str]
+    decisions: Mapping[str, Sequence[FragmentKey]], bound: Mapping[str, str], given: Mapping[str, str]
 ) -> AmbiguousConfigurationError:
     """Return the error for decisions that a configuration leaves open, with the parameters that would decide.
 
     Args:
-        decisions: By what is open, such as ``several fragments provide op(float)``, the candidates; at least one entry.
+        decisions: The keys of the candidates by what is open, such as ``several fragments provide op(float)``.
         bound: The parameters that have values, given by the caller or by fragments that are chosen already.
         given: Those that the caller gave. Where the others contradict every candidate, they are open too.
     """
     opened = {what: _differences(c, bound) or _differences(c, given) for what, c in decisions.items()}
     for what, values in sorted(opened.items()):
         if not values:
-            listed = ", ".join(each.key.text for each in decisions[what][:3])
+            listed = ", ".join(key.text for key in decisions[what][:3])
             return AmbiguousConfigurationError(
                 f"{what}: {listed}",
                 code="plan-ambiguous-fragments",
@@ -41,31 +33,30 @@ def undecided(
     )
 
 
-def _differences(candidates: Iterable[Keyed], bound: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    values = sorted_values((name, (value,)) for each in candidates for name, value in each.key.parameters)
+def _differences(candidates: Iterable[FragmentKey], bound: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    values = sorted_values((name, (value,)) for key in candidates for name, value in key.parameters)
     return {name: several for name, several in values.items() if name not in bound and len(several) > 1}
 
 
-def which_entrypoint(
-    every: Sequence[FragmentKey], agreeing: Sequence[Keyed], bound: Mapping[str, str], group: str | None
-) -> PlanError:
+def which_entrypoint(keys: Sequence[FragmentKey], bound: Mapping[str, str], group: str | None) -> PlanError:
     """Return the error for a configuration with which none of a family's entrypoints agrees, or several.
 
     Args:
-        every: The keys of all entrypoints.
-        agreeing: Those of the group that agree.
+        keys: Those of all entrypoints.
         bound: The configuration.
         group: The group that is asked for; None for any.
     """
-    if len(several := sorted({each.key.group for each in agreeing})) > 1:
+    asked = [key for key in keys if group in (None, key.group)]
+    agreeing = [key for key in asked if agrees(key.parameters, bound)]
+    if len(several := sorted({key.group for key in agreeing})) > 1:
         listed = ", ".join(several)
         what, hint = f"several entrypoints agree: {listed}", f"give entry ({listed})"
         return AmbiguousConfigurationError(what, code="plan-ambiguous-entrypoint", hint=hint)
     if several:
         return undecided({f"several {several[0]} fragments agree": agreeing}, bound, bound)
-    groups = sorted({key.group for key in every})
-    if groups and group in (None, *groups):
-        return no_value("entrypoint", [key for key in every if group in (None, key.group)], bound)
+    if asked:
+        return no_value("entrypoint", asked, bound)
+    groups = sorted({key.group for key in keys})
     what = f"no entrypoint {group!r}" if groups else "the family has no entrypoint"
     hint = f"the entrypoints are {', '.join(groups)}" if groups else "its groups are for families that use it"
     return PlanError(what, code="plan-unknown-entrypoint", hint=hint)

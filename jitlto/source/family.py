@@ -190,9 +190,9 @@ class SourceFamily(KernelFamily):
         """Return the keys of what :meth:`_part` compiles."""
         asked = {**given, "entry": entry} if entry else given
         agreeing = [each for each in self._own if agrees(each.pairs, asked)]
-        if len(entries := [each for each in agreeing if each.group.role is Role.ENTRYPOINT]) != 1:
-            every = sorted(each.key for each in self._own if each.group.role is Role.ENTRYPOINT)
-            raise which_entrypoint(every, entries, given, entry)
+        if sum(each.group.role is Role.ENTRYPOINT for each in agreeing) != 1:
+            entries = [each.key for each in self._own if each.group.role is Role.ENTRYPOINT]
+            raise which_entrypoint(sorted(entries), given, entry)
         groups = {each.group.name for each in agreeing}
         others = [each.key for each in self._own if is_wide and each.group.name not in groups]
         return {*others, *(each.key for each in agreeing)}
