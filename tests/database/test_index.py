@@ -58,7 +58,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     """Arguments of ``resolve``; fragments to add are numbers."""
     groups = st.sampled_from([None, "g", "h", "none"])
     functions = symbols.map(lambda names: tuple(map(function, names)))
-    made = st.builds(UserSymbols, st.just("user.cu"), functions, functions, st.booleans())
+    made = st.builds(UserSymbols, st.just("user.cu"), functions, functions)
     return {
         "configuration": draw(configurations),
         "entry_group": draw(groups),
