@@ -242,7 +242,9 @@ def test_a_build_without_work_proves_nothing_again(tmp_path: Path, monkeypatch: 
 def test_interfaces_are_proved_again_when_a_declaration_alone_has_changed(tmp_path: Path) -> None:
     unsaid = MINI["family.toml"].replace('interface = "op.cuh"\n', "")
     cache = open_cache(tmp_path / "cache")
-    path = write_family(tmp_path / "mini", changed(family__toml=unsaid + "interface = false\n"))
+    files = MINI | {"family.toml": unsaid + "interface = false\n"}
+    other = {name.replace("op.cuh", "ops.cuh"): text.replace("op.cuh", "ops.cuh") for name, text in files.items()}
+    path = write_family(tmp_path / "mini", other)  # none has the group's name
     build([declaration.load_family(path)], tmp_path / "1.fragdb", jobs=1, cache=cache)
     path.write_text(unsaid)
     with raises(BuildError, "build-no-interface", "mini/op"):
