@@ -5,7 +5,15 @@ can format them and a program can read them. Each class has a stable ``code``; a
 begins with the class's, such as ``matrix-empty`` for a :class:`MatrixError`. ``docs/errors.md`` lists them.
 """
 
+from __future__ import annotations
+
 import copyreg
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what takes a millisecond, of a cold launch
+    from collections.abc import Sequence
+
+    from jitlto.base.diagnostic import Diagnostic, Location
 
 
 class JitltoError(Exception):
@@ -14,8 +22,10 @@ class JitltoError(Exception):
     Args:
         what: What is wrong, in one sentence.
         code: The case, a word that begins with the class's code; by default the class's own.
-        where: The file, line, fragment, parameter or device concerned.
+        where: The place in a file, or the fragment, parameter or device concerned.
         hint: What to do about it.
+        notes: Other places that belong to it.
+        causes: Of an error that stands for several, each of them.
     """
 
     code = "jitlto"
@@ -25,20 +35,43 @@ class JitltoError(Exception):
             cls.code = code
 
     def __init__(
-        self, what: str, *, code: str | None = None, where: str | None = None, hint: str | None = None
+        self,
+        what: str,
+        *,
+        code: str | None = None,
+        where: Location | str | None = None,
+        hint: str | None = None,
+        notes: Sequence[Diagnostic] = (),
+        causes: Sequence[Diagnostic] = (),
     ) -> None:
         super().__init__(what, where, hint)
-        self.what, self.where, self.hint = what, where, hint
+        self.what, self.place, self.hint = what, where, hint
+        self.notes, self.causes = tuple(notes), tuple(causes)
         self.code = code or self.code
+
+    @property
+    def where(self) -> str | None:
+        """The place as text."""
+        return None if self.place is None else str(self.place)
+
+    @property
+    def diagnostic(self) -> Diagnostic:
+        """The error as a value."""
+        from jitlto.base.diagnostic import Diagnostic  # of errors that are shown
+
+        return Diagnostic.at(self.place, self.what, self.code, notes=self.notes, hint=self.hint)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All that it stands for, each cause once."""
+        return self.causes or (self.diagnostic,)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by attributes: errors cross from worker processes with all that they carry."""
         return (copyreg.__newobj__, (type(self), *self.args), self.__dict__)  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
-        first, newline, rest = self.what.partition("\n")  # a compiler's log may follow the first line
-        text = f"{self.where or ''}{': ' if self.where else ''}{first} [{self.code}]{newline}{rest}"
-        return f"{text}\n  hint: {self.hint}" if self.hint else text
+        return "\n\n".join(map(str, (self.diagnostic, *self.causes)))
 
 
 class MatrixError(JitltoError, code="matrix"):
@@ -68,7 +101,7 @@ class LoggedError(JitltoError):
         log: The tool's log, unabridged.
     """
 
-    def __init__(self, what: str, *, log: str = "", **rest: str | None) -> None:
+    def __init__(self, what: str, *, log: str = "", **rest: Any) -> None:
         super().__init__(what, **rest)
         self.log = log
 
@@ -112,7 +145,7 @@ class RejectedEntryError(StoreError, code="store-rejected"):
         reason: What is wrong with it, in a few words that are the same for each such entry.
     """
 
-    def __init__(self, reason: str, **rest: str | None) -> None:
+    def __init__(self, reason: str, **rest: Any) -> None:
         super().__init__(f"is rejected: {reason}", **rest)
         self.reason = reason
 
@@ -164,8 +197,8 @@ class UnresolvedSymbolError(LinkError, code="link-unresolved"):
         symbols: Their names, mangled and sorted.
     """
 
-    def __init__(self, what: str, *, symbols: tuple[str, ...] = (), **rest: str | None) -> None:
-        super().__init__(what, **rest)  # type: ignore[arg-type]
+    def __init__(self, what: str, *, symbols: tuple[str, ...] = (), **rest: Any) -> None:
+        super().__init__(what, **rest)
         self.symbols = symbols
 
 

@@ -14,10 +14,14 @@ import msgspec
 
 from jitlto.base import files
 from jitlto.base.cached import decoder
+from jitlto.base.diagnostic import Location
 from jitlto.base.errors import JitltoError
 from jitlto.base.text import suggest
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+_HEAD = re.compile(r"\s*\[+([^\[\]#]+)\]")
+_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")  # what tomllib writes
 
 
 class TomlTable:
@@ -80,8 +84,32 @@ class TomlTable:
 
     def error(self, what: str, hint: str | None = None, *, case: str = "invalid-value") -> JitltoError:
         """Return an error that names the file and this table; its code is the class's and the case."""
-        where = f"{self.path} [{self.name}]" if self.name else str(self.path)
+        where = find_place(self.path, self.name, what)
         return self._raises(what, code=f"{self._raises.code}-{case}", where=where, hint=hint)
+
+
+def find_place(path: Path, table: str, what: str) -> Location:
+    """Return the place of a TOML document that a message about a table is about, as far as the document can be read.
+
+    It is the first line of the table that has what the message quotes; or else that of the key with which it begins; or
+    else the table's head.
+    """
+    about = f"in [{table}]" if table else ""
+    try:
+        lines = files.read(path).decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return Location(str(path), about=about)
+    heads = {n: re.sub(r"[\s\"']", "", match[1]) for n, line in enumerate(lines, 1) if (match := _HEAD.match(line))}
+    inside, own = table == "", list[tuple[int, str]]()
+    for number, line in enumerate(lines, 1):
+        inside = f"{heads[number]}.".startswith(f"{table}.") if table and number in heads else inside
+        own += [(number, line)] * inside
+    key = re.match(r"(?:invalid )?([\w-]+)", what)
+    for name in [*re.findall(r"'([^']+)'", what), *([key[1]] if key else [])]:
+        mention = re.compile(rf"[\"']{re.escape(name)}[\"']|^\s*\[*\s*(?:[\w-]+\s*\.\s*)*{re.escape(name)}\s*[]=.]")
+        if found := next((number for number, line in own if mention.search(line)), None):
+            return Location(str(path), found, about=about)
+    return Location(str(path), own[0][0] if table and own else None, about=about)
 
 
 _fields_of = cache(msgspec.structs.fields)  # which takes milliseconds
@@ -103,5 +131,10 @@ def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
     try:
         return TomlTable(path, error, tomllib.loads(text))
     except (ValueError, RecursionError) as why:  # also of a literal of thousands of digits, which int() rejects
-        fault = "nested too deeply" if isinstance(why, RecursionError) else why
-        raise table.error(f"invalid TOML: {fault}", case="syntax") from None
+        fault = "nested too deeply" if isinstance(why, RecursionError) else str(why)
+        found = table.error(f"invalid TOML: {_AT.sub('', fault)}", case="syntax")
+        if at := _AT.search(fault):
+            last = text.count("\n") + 1, len(text) - text.rfind("\n")  # the end of the document
+            line, column = (int(at[1]), int(at[2])) if at[1] else last
+            found.place = Location(str(path), line, column)
+        raise found from None

@@ -4,6 +4,7 @@ import hashlib
 import re
 from functools import lru_cache
 
+from jitlto.base.diagnostic import Diagnostic
 from jitlto.base.errors import BuildError
 from jitlto.base.layouts import canonical_spelling, is_built_in, is_same_type, is_supported
 from jitlto.base.mangling import base_name, demangle
@@ -57,23 +58,25 @@ def _find_entry(rendered: RenderedSource, kernels: list[Symbol]) -> str:
     named = "" if entry is None else f" named {entry!r}"
     what = f"{len(candidates) or 'no'} kernels{named} among {', '.join(demangle(s.name) for s in kernels)}"
     hint = 'choose one: entry = "<name>" in the group\'s table, without namespaces and arguments'
+    where = rendered.declared("entry") if entry else rendered.find("__global__")
     if not kernels:
+        where = rendered.find("__global__")
         what = "no __global__ function with external linkage"
         hint = "instantiate templates explicitly; remove static and anonymous namespaces from kernels"
     code = "build-several-kernels" if candidates else "build-no-kernel"
-    raise BuildError(what, code=code, where=rendered.origin, hint=hint)
+    raise BuildError(what, code=code, where=where, hint=hint)
 
 
 def _check_device(rendered: RenderedSource, kernels: list[Symbol], provides: tuple[Symbol, ...]) -> None:
     if kernels:
         what = f"kernel {demangle(kernels[0].name)} in a device group"
         hint = "declare the group as [entrypoint.…], or the kernel as a __device__ function"
-        raise BuildError(what, code="build-unexpected-kernel", where=rendered.origin, hint=hint)
+        raise BuildError(what, code="build-unexpected-kernel", where=rendered.find("__global__"), hint=hint)
     if not provides:
         what = "no function or variable that other fragments can use"
         hint = 'static functions, __forceinline__ on an extern "C" function and templates without an instantiation '
         hint += "emit no code"
-        raise BuildError(what, code="build-nothing-provided", where=rendered.origin, hint=hint)
+        raise BuildError(what, code="build-nothing-provided", where=rendered.find("__device__"), hint=hint)
 
 
 def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSource) -> tuple[Parameter, ...]:
@@ -88,8 +91,12 @@ def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSou
     names = [name for _, name in declared] or [name or f"arg{n}" for n, (name, _) in enumerate(found)]
     counts = f"the kernel takes {len(sizes)} parameters, but params declares {len(declared)}"
 
-    def error(what: str, hint: str = "correct params or the kernel", code: str = "build-params-mismatch") -> BuildError:
-        return BuildError(what, code=code, where=f"{rendered.origin}, kernel {demangle(kernel)}", hint=hint)
+    def error(
+        what: str, hint: str = "correct params or the kernel", code: str = "build-params-mismatch", number: int = -1
+    ) -> BuildError:
+        where = rendered.declared(f"params '{rendered.group.params[number]}'" if rendered.params else "template")
+        notes = [Diagnostic.note(rendered.find("__global__"), f"the kernel is {demangle(kernel)}")]
+        return BuildError(what, code=code, where=where, hint=hint, notes=notes)
 
     if len(names) != len(sizes) or len(actual) != len(sizes):
         raise error(counts, "list every parameter of the kernel in params, in order, or remove params")
@@ -104,11 +111,12 @@ def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSou
             what = f'{counts}; the type of {name!r} is not known, for the name of an extern "C" kernel has no types'
             raise error(what, 'list every parameter of the kernel in params, in order, as "type name"')
         if type_ and stated and not _may_declare(stated, type_, is_c=is_c):
-            raise error(f"parameter {name!r} is declared as {stated}, but the kernel takes {type_}")
+            raise error(f"parameter {name!r} is declared as {stated}, but the kernel takes {type_}", number=number)
         known = find_scalar(chosen)
         expected = 8 if chosen.rstrip().endswith(("*", "&")) else known.size if known else size[0]
         if expected != size[0]:
-            raise error(f"parameter {name!r} of type {chosen} has {expected} bytes, but the kernel takes {size[0]}")
+            what = f"parameter {name!r} of type {chosen} has {expected} bytes, but the kernel takes {size[0]}"
+            raise error(what, number=number)
         if type_ and (stated is None or is_same_type(stated, type_)):
             chosen = type_  # the compiler's, unless params narrows it
         is_number = number < len(kinds) and kinds[number].isdigit()
@@ -143,5 +151,6 @@ def _split_declaration(text: str, rendered: RenderedSource) -> tuple[str | None,
     match = re.fullmatch(r"\s*(.+?[\s*&])?\s*([A-Za-z_]\w*)\s*", text, re.S)
     if not match:
         hint = 'write a name, or a type and a name, such as "const float* dataset"'
-        raise BuildError(f"invalid params entry {text!r}", code="build-params-syntax", where=rendered.origin, hint=hint)
+        where = rendered.declared(f"params '{rendered.group.params[rendered.params.index(text)]}'")
+        raise BuildError(f"invalid params entry {text!r}", code="build-params-syntax", where=where, hint=hint)
     return match[1] and match[1].strip(), match[2]

@@ -194,7 +194,7 @@ def _alone_error(config: CompileConfig, interface: str, log: str) -> BuildError:
     if _PACK in said:
         opened = ((name, text, each) for name, text in texts.items() for each in _PACKS.finditer(text))
         places = [place_of(config, name, text.count(10, 0, each.start()) + 1) for name, text, each in opened]
-        where, code = (places or [interface])[-1], "build-interface-pack"
+        where, code = (places or [place_of(config, interface, 1)])[-1], "build-interface-pack"
         what, hint = f"{interface} leaves #pragma pack open", "end it with #pragma pack(pop) in the same header"
     elif first and first["file"] != PROBE_NAME:
         where, lines = place_of(config, first["file"], int(first["line"])), log[first.end() :].partition("\n\n")[0]

@@ -6,12 +6,14 @@ front end finds what contradicts them. Here is what it does not find.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from jitlto.base.diagnostic import Diagnostic, Location
 from jitlto.base.errors import BuildError, FamilyError
-from jitlto.base.mangling import demangle
+from jitlto.base.mangling import base_name, demangle
 from jitlto.base.text import suggest
+from jitlto.base.toml_reader import find_place
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile.declarations import (
     Conflict,
@@ -41,8 +43,23 @@ _KINDS = {
     "definition": ("definition", "defines", "move the definition into {}; a type that is opaque is defined nowhere"),
 }
 
-#: How the interfaces and the source of a fragment declare a symbol, for messages; a merge does not know.
-Show: TypeAlias = Callable[[FragmentKey, str], str]
+
+@dataclass(frozen=True)
+class Places:
+    """Where fragments come from; only the build that made them knows.
+
+    Args:
+        origin: Returns where the source of a fragment first mentions a name.
+        show: Returns how its interfaces and source declare a symbol.
+        value: Returns where a matrix has its value of a parameter.
+    """
+
+    origin: Callable[[FragmentKey, str], Location | None] = lambda *_: None
+    show: Callable[[FragmentKey, str], Sequence[Diagnostic]] = lambda *_: ()
+    value: Callable[[FragmentKey, str], Location | None] = lambda *_: None
+
+
+NOWHERE = Places()
 
 
 class InterfaceRules:
@@ -73,38 +90,42 @@ class InterfaceRules:
         for name, text in own_texts(rendered, self._config).items() if self._headers else ():
             if text not in self._clean:
                 if conflict := next(find_conflicts(text, self._headers), None):
-                    raise self._error(conflict, f"{name}:{conflict.line_in(text)}", rendered.origin)
+                    line = conflict.line_in(text)
+                    place = rendered.place_in(name, line) or place_of(self._config, name, line)
+                    raise self._error(conflict, "", place)
                 self._clean.add(text)
 
-    def _error(self, conflict: Conflict, place: str, where: str) -> BuildError:
+    def _error(self, conflict: Conflict, by: str, where: Location) -> BuildError:
         code, does, hint = _KINDS[conflict.kind]
-        what = f"{place} {does} {conflict.name}, which the interfaces mention ({conflict.mention(self._headers)})"
-        what, hint = self._config.generated.locate(what), hint.format(conflict.header)
-        return BuildError(what, code=f"build-interface-{code}", where=where, hint=hint)
+        mention = place_of(self._config, conflict.header, line_of(self._headers[conflict.header], conflict.name))
+        what = f"{by}{does} {conflict.name}, which the interfaces mention"
+        notes, hint = [Diagnostic.note(mention, "mentions it")], hint.format(conflict.header)
+        return BuildError(what, code=f"build-interface-{code}", where=where, hint=hint, notes=notes)
 
     def _check_types(self) -> None:
         """Check that types are defined or opaque, and that no variable is each source's own."""
-        where, every = str(self._family.path), {h: read_declarations(text) for h, text in self._headers.items()}
+        every = {h: read_declarations(text) for h, text in self._headers.items()}
         undefined = undefined_types(self._headers.values())
         known = undefined.union(*(each.declared | each.defined for each in every.values()))
         # What an interface does not declare for some values, it may for others.
         for name in sorted(set(self._family.opaque) - known) if not self._config.values else ():
             what = f"[family] opaque names {name}, a type that no interface declares"
             hint = suggest(name, sorted(known), "remove it, or write its name with its namespaces")
+            where = find_place(self._family.path, "family", f"opaque {name!r}")
             raise FamilyError(what, code="family-opaque", where=where, hint=hint)
         opaque = {name for each in (self._family, *self._family.all_used().values()) for name in each.opaque}
         for name in sorted(undefined - opaque):
             if not _OF_TOOLKIT.match(name):
                 header = next(h for h, text in self._headers.items() if name.rpartition("::")[2] in words(text))
                 place = place_of(self._config, header, line_of(self._headers[header], name))
-                what = f"{place} declares {name}, and no interface defines it"
+                what = f"declares {name}, and no interface defines it"
                 hint = f'define it there; or, if no fragment looks into it, write [family] opaque = ["{name}"]'
-                raise BuildError(what, code="build-interface-incomplete", where=where, hint=hint)
+                raise BuildError(what, code="build-interface-incomplete", where=place, hint=hint)
         for header, name in ((header, name) for header, read in every.items() for name in sorted(read.internal)):
             place = place_of(self._config, header, line_of(self._headers[header], name))
-            what = f"{place} defines the variable {name}, of which every source"
+            what = f"defines the variable {name}, of which every source then has its own"
             hint = "declare it extern there and define it in one group, or make it const"
-            raise BuildError(f"{what} then has its own", code="build-interface-variable", where=where, hint=hint)
+            raise BuildError(what, code="build-interface-variable", where=place, hint=hint)
 
     def _check_groups(self) -> None:
         """Check that no option of a group alone defines a macro that the interfaces mention."""
@@ -114,23 +135,21 @@ class InterfaceRules:
                 for macro, option in option_macros(group.options).items():
                     if header := mentioned.get(macro):
                         kind = "undef" if option.startswith(("-U", "--undef")) else "macro"
-                        place = f"option {option} of {family.name}/{group.name}"
-                        raise self._error(Conflict(kind, macro, header), place, str(family.path))
+                        by = f"option {option} of {family.name}/{group.name} "
+                        raise self._error(Conflict(kind, macro, header), by, family.place(group, f"options '{option}'"))
 
 
 def check_interfaces(
     family: FamilyRecord,
     fragments: Sequence[Fragment],
     faults: Iterable[tuple[str, str]],
-    where: Callable[[FragmentKey], str | None] = lambda _: None,
-    show: Show = lambda *_: "",
+    places: Places = NOWHERE,
 ) -> None:
     """Check that what fragments require of each other is declared in interfaces.
 
     Args:
         faults: What the compiler did not find declared, see :class:`jitlto.build.interface_proof.InterfaceProof`.
-        where: Tells where a fragment comes from; a merge does not know.
-        show: See :data:`Show`.
+        places: Where the fragments come from.
 
     Raises:
         BuildError: A fragment requires a symbol of a group that has no interface, or that its interface does not
@@ -149,27 +168,24 @@ def check_interfaces(
                 hint = f'declare it in a header, and name that in the group\'s table: interface = "{group.name}.cuh"; '
                 hint += "or write interface = false, and only its layout is compared"
                 what += f", whose group {group.name} has no interface"
-                raise BuildError(what, code="build-no-interface", hint=hint)
+                raise BuildError(what, code="build-no-interface", where=places.origin(key, base_name(name)), hint=hint)
             if group and group.interface and (key.family, name) in undeclared:
-                what += f", and the interface {group.interface} of {group.name} does not declare it{show(key, name)}"
-                hint = "declare it there and nowhere else"
-                raise BuildError(what, code="build-interface-undeclared", where=where(key), hint=hint)
+                what += f", and the interface {group.interface} of {group.name} does not declare it"
+                notes, hint = places.show(key, name), "declare it there and nowhere else"
+                where = places.origin(key, base_name(name))
+                raise BuildError(what, code="build-interface-undeclared", where=where, hint=hint, notes=notes)
 
 
-def path_of(config: CompileConfig, header: str) -> str:
-    """Return the path of a header of a family; its name where it has none."""
-    return str(config.own.path(header) or header)
+def place_of(config: CompileConfig, header: str, line: int) -> Location:
+    """Return the place of a line of a header; of a generated one, that in its template."""
+    if header in config.generated:
+        return config.generated.place(header, line)
+    return Location(str(config.own.path(header) or header), line)
 
 
-def place_of(config: CompileConfig, header: str, line: int) -> str:
-    """Return the place of a line of a header of the interfaces; of a generated one, that in its template."""
-    return config.generated.locate(f"{path_of(config, header)}:{line}")
-
-
-def interface_texts(config: CompileConfig) -> dict[str, bytes]:
-    """Return the interfaces of a family and its own headers that they include, by their paths."""
-    headers = config.interface_headers(config.interfaces)
-    return {path_of(config, name): text for name, text in headers.items()}
+def interface_texts(config: CompileConfig) -> Mapping[str, bytes]:
+    """Return the interfaces of a family and its own headers that they include, by name."""
+    return config.interface_headers(config.interfaces)
 
 
 def own_texts(rendered: RenderedSource, config: CompileConfig) -> dict[str, bytes]:

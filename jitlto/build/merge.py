@@ -7,6 +7,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from jitlto.base.diagnostic import Diagnostic, Severity
 from jitlto.base.errors import BuildError
 from jitlto.base.text import describe_differences, pluralize
 from jitlto.build import proof
@@ -26,7 +27,7 @@ class MergeReport:
     path: Path  # the database
     digest: str  # its logical digest
     fragments: tuple[Fragment, ...]  # all that it holds, sorted by key
-    advice: tuple[str, ...]  # warnings about code that is allowed but probably a mistake
+    advice: tuple[Diagnostic, ...]  # warnings about code that is allowed but probably a mistake
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def merge_databases(
     """
     if not paths:
         raise BuildError("nothing to merge", code="build-no-parts", hint="give the parts, or complete databases")
-    advice: list[str] = []
+    advice: list[Diagnostic] = []
     with ExitStack() as stack:
         opened = [stack.enter_context(FragmentDatabase(path)) for path in paths]
         for one in opened:
@@ -109,7 +110,7 @@ def _conflict(what: str, one: Path, other: Path) -> BuildError:
 # --- parts of one build
 
 
-def _join(parts: Sequence[tuple[FragmentDatabase, PartRecord]], advice: list[str]) -> Iterator[_Family]:
+def _join(parts: Sequence[tuple[FragmentDatabase, PartRecord]], advice: list[Diagnostic]) -> Iterator[_Family]:
     """Join the parts of a build: yield its families, and add to the advice what is allowed and was found."""
     first, whole = parts[0]
     holders: dict[FragmentKey, tuple[Fragment, Path]] = {}
@@ -136,7 +137,8 @@ def _join(parts: Sequence[tuple[FragmentDatabase, PartRecord]], advice: list[str
         hint = "build the others with --shard I/N, all with the same N"
         raise BuildError(what, code="build-missing-parts", hint=hint)
     faults = sorted({fault for _, part in parts for fault in part.faults})
-    advice += dict.fromkeys(text for _, part in parts for text in part.advice)  # every part has that on all matrices
+    told = dict.fromkeys(text for _, part in parts for text in part.advice)  # every part has that on all matrices
+    advice += [Diagnostic.at(None, text, "", Severity.WARNING) for text in told]
     for name, record in first.families.items():
         own = {key: holders[key][0] for key in sorted(holders) if key.family == name}
         yield _Family(record, first.path, own, faults)

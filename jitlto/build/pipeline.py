@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import NoneType
 
+from jitlto.base.diagnostic import Diagnostic
 from jitlto.base.entry import digest_of
 from jitlto.base.errors import BuildError, CompileError, JitltoError
 from jitlto.base.text import check_type, format_bytes, pluralize, suggest_file
@@ -18,12 +19,12 @@ from jitlto.build import proof, shards
 from jitlto.build.assemble import assemble
 from jitlto.build.binaries import assemble_binaries
 from jitlto.build.cache.cache import Cache, CacheUse
+from jitlto.build.causes import found_in, group_causes
 from jitlto.build.execution import transport
 from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.scheduler import Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
-from jitlto.build.findings import compile_failure, describe_causes, group_findings
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import InterfaceProof, find_broken, read_interfaces
 from jitlto.build.interfaces import check_interfaces, interface_texts, own_texts
@@ -53,7 +54,7 @@ class BuildReport:
     digest: str  # its logical digest
     fragments: tuple[Fragment, ...]  # all that it holds, sorted by key
     compiled: int  # compiles that were run; the other fragments came from the cache or share a source
-    advice: tuple[str, ...]  # warnings about code that is allowed but probably a mistake
+    advice: tuple[Diagnostic, ...]  # warnings about code that is allowed but probably a mistake
     seconds: float  # of wall time
     use: CacheUse = field(default_factory=CacheUse)
 
@@ -135,9 +136,8 @@ def build(
 
         def check(path: Path, digest: str) -> None:
             try:  # kernels are planned while the interfaces are compiled
-                proof.prove_once(
-                    proofs, advice, fragments, path, digest, sources.show, allow_incomplete=allow_incomplete
-                )
+                of = fragments, path, digest, sources.places
+                proof.prove_once(proofs, advice, *of, allow_incomplete=allow_incomplete)
             finally:  # its errors say more than that kernels do not plan
                 if interfaces:
                     _check_interfaces(sources, fragments, interfaces)
@@ -145,8 +145,7 @@ def build(
 
         observer.phase("write")
         digest = writer.write(output, records, fragments, blobs, part=part, check=None if shard else check)
-    use = _finish(cache, scheduler, begin)
-    seconds = time.perf_counter() - begin
+    use, seconds = _finish(cache, scheduler, begin), time.perf_counter() - begin
     return BuildReport(output, digest, tuple(fragments), scheduler.compiled, tuple(dict.fromkeys(advice)), seconds, use)
 
 
@@ -163,14 +162,16 @@ def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], 
     """Check each family with the fragments of those that it uses; errors as of :func:`check_interfaces`."""
     faults = interfaces.faults()
     for record in (each.with_used(sources.records) for each in sources.records.values()):
-        check_interfaces(record, record.select(fragments), faults, sources.origin, sources.show)
+        check_interfaces(record, record.select(fragments), faults, sources.places)
 
 
-def _part(shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: list[str]) -> PartRecord:
+def _part(
+    shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: Iterable[Diagnostic]
+) -> PartRecord:
     contents = shards.digest_sources(sources.requests)
     contents |= {rendered.key: digest_of(data).hex() for rendered, data in sources.binaries}
     toolchains = {r.key.family: r.config.toolchain.identify(r.config.images) for r in sources.requests}
-    return shards.make_part_record(shard, contents, interfaces.faults(), toolchains, advice)
+    return shards.make_part_record(shard, contents, interfaces.faults(), toolchains, [*map(str, advice)])
 
 
 def _finish(cache: Cache | None, scheduler: Scheduler, begin: float) -> CacheUse:
@@ -208,18 +209,17 @@ def _explain_all(scheduler: Scheduler, compiler: InterfaceCompiler) -> JitltoErr
         return _explain(*scheduler.failures[0], compiler)
     ordered = sorted(scheduler.failures, key=lambda failure: failure[0].key)
     failures = [(request, _explain(request, error, compiler)) for request, error in ordered]
-    causes = group_findings([compile_failure(e, str(r.key), r.rendered.combination) for r, e in failures])
+    causes = group_causes(found_in(error, str(r.key), r.rendered.combination) for r, error in failures)
     total = len(failures) + len(scheduler.sources)
     what = f"{len(failures)} of {total} fragments failed, {pluralize(len(causes), 'cause')}"
     hint = "no database was written; the build cache keeps what compiled"
-    return BuildError(describe_causes(what, causes), code="build-failed-fragments", hint=hint)
+    return BuildError(what, code="build-failed-fragments", hint=hint, causes=causes)
 
 
 def _explain(request: CompileRequest, error: JitltoError, compiler: InterfaceCompiler) -> JitltoError:
     """Return what is to blame for a failure: perhaps an interface that does not compile, and not the source behind."""
     if isinstance(error, CompileError) and error.code == CompileError.code:
-        explain(error, interface_texts(request.config), own_texts(request.rendered, request.config))
-        error.hint = error.hint and request.rendered.headers.locate(error.hint)
+        explain(error, interface_texts(request.config), own_texts(request.rendered, request.config), request.place)
         return find_broken(compiler, request.config, request.config.interfaces) or error
     if isinstance(error, CompileError) and (name := find_missing_header(error.log)):
         near = suggest_file(name, request.config.own.directories)

@@ -4,35 +4,31 @@ Builds and merges prove what they write, checks what they read. All kernels are 
 itself, so the proof holds for what callers get.
 """
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from jitlto.base.errors import (
-    AmbiguousConfigurationError,
-    BuildError,
-    InterfaceMismatchError,
-    LinkError,
-    MissingProviderError,
-    UnknownValueError,
-)
+from jitlto.base.diagnostic import Diagnostic, Location, Severity
+from jitlto.base.errors import BuildError, PlanError
 from jitlto.base.mangling import base_name, demangle
-from jitlto.base.text import pluralize
-from jitlto.build.findings import Finding, Kind, describe_causes, group_findings, message_of
-from jitlto.build.interfaces import Show
+from jitlto.base.text import pluralize, suggest
+from jitlto.build.causes import Found, found_in, group_causes
+from jitlto.build.interfaces import NOWHERE, Places
 from jitlto.build.proofs import Proofs
 from jitlto.database import FragmentDatabase
 from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels
-from jitlto.record.check_result import Cause
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
 
 #: The most kernels of a family of which a build plans each; of what exceeds them, it plans a covering set.
 MOST_KERNELS = 10_000
+_FUNCTION = re.compile(r"(\w+)(?:<[^()]*>)?\(")
+_UNUSED, _EMPTY = "build-unused-fragment", "build-no-entrypoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,41 +38,21 @@ class FamilyProof:
     family: str
     fragments: int
     kernels: tuple[Kernel, ...]
-    failures: tuple[Finding, ...]
-    notes: tuple[Finding, ...]
+    failures: tuple[Found, ...]
+    notes: tuple[Found, ...]
 
     @property
     def holds(self) -> bool:
         return not self.failures
 
 
-class UnplannedKernelsError(BuildError):
-    """Kernels of a build that no configuration plans.
-
-    Args:
-        causes: By family, the most frequent first; at least one.
-    """
-
-    code = "build-unplanned-kernels"
-
-    def __init__(self, causes: Mapping[str, Sequence[Cause]]) -> None:
-        several = [cause for of_family in causes.values() for cause in of_family]
-        failed = pluralize(sum(cause.count for cause in several), "kernel")
-        what = f"{failed} of {', '.join(causes)} cannot be planned, {pluralize(len(several), 'cause')}"
-        super().__init__(
-            describe_causes(what, several),
-            hint="no database was written; with --allow-incomplete (allow_incomplete=True) these are warnings",
-        )
-        self.causes = {family: tuple(each) for family, each in causes.items()}
-
-
 def prove_once(
     proofs: Proofs,
-    advice: list[str],
+    advice: list[Diagnostic],
     fragments: list[Fragment],
     path: Path,
     digest: str,
-    show: Show = lambda *_: "",
+    places: Places = NOWHERE,
     *,
     allow_incomplete: bool,
 ) -> None:
@@ -87,57 +63,52 @@ def prove_once(
         advice: What is added to.
         fragments: Those of the database, sorted by key.
         path, digest: The database.
-        show, allow_incomplete: As for :func:`require_kernels`.
+        places, allow_incomplete: As for :func:`require_kernels`.
     """
     key = proofs.key("plans", digest)
     if proofs.has(key):
         return
     with FragmentDatabase(path, fragments) as database:
-        found = require_kernels(database, show, allow_incomplete=allow_incomplete)
+        found = require_kernels(database, places, allow_incomplete=allow_incomplete)
     advice += found
     if not found:
         proofs.add(key)
 
 
 def require_kernels(
-    database: FragmentDatabase, show: Show = lambda *_: "", *, allow_incomplete: bool = False
-) -> list[str]:
+    database: FragmentDatabase, places: Places = NOWHERE, *, allow_incomplete: bool = False
+) -> list[Diagnostic]:
     """Require that every kernel of a database plans.
 
     Args:
         database: Its families may have so many kernels that only a covering set is planned.
-        show: See :data:`~jitlto.build.interfaces.Show`.
+        places: Where its fragments come from.
         allow_incomplete: Return as advice what would be an error.
 
     Returns:
         Advice on fragments that no kernel contains.
 
     Raises:
-        UnplannedKernelsError: If something that a kernel requires is missing, defined twice or ambiguous.
+        BuildError: If something that a kernel requires is missing, defined twice or ambiguous.
     """
-    failed: dict[str, Sequence[Cause]] = {}
-    unused: list[Cause] = []
-    for name, proof in prove(database, most=MOST_KERNELS, show=show).items():
-        of_kind = {kind: [f for f in proof.failures if f.kind is kind] for kind in (Kind.UNUSED, Kind.EMPTY)}
-        ends = [f for f in proof.failures if f.kind not in of_kind]
-        if ends:
-            failed[name] = group_findings(ends)
-        unused += group_findings(of_kind[Kind.UNUSED])
+    failed: dict[str, list[Found]] = {}
+    unused: list[Found] = []
+    for name, proof in prove(database, most=MOST_KERNELS, places=places).items():
+        of_code = {code: [each for each in proof.failures if each[0].code == code] for code in (_UNUSED, _EMPTY)}
+        if ends := [each for each in proof.failures if each[0].code not in of_code]:
+            failed[name] = ends
+        unused += of_code[_UNUSED]
+    causes = group_causes(chain.from_iterable(failed.values()))
     if failed and not allow_incomplete:
-        raise UnplannedKernelsError(failed)
-    advice = [
-        f"{name}: {cause.message} ({pluralize(cause.count, 'kernel')}); {cause.hint}"
-        for name, causes in failed.items()
-        for cause in causes
-    ]
-    for cause in unused:
-        more = f" (and {pluralize(cause.count - 1, 'more fragment')} likewise)" if cause.count > 1 else ""
-        advice.append(f"{cause.message}{more}; {cause.hint}")
-    return advice
+        count = pluralize(sum(map(len, failed.values())), "kernel")
+        what = f"{count} of {', '.join(failed)} cannot be planned, {pluralize(len(causes), 'cause')}"
+        hint = "no database was written; with --allow-incomplete (allow_incomplete=True) these are warnings"
+        raise BuildError(what, code="build-unplanned-kernels", hint=hint, causes=causes)
+    return [replace(cause, severity=Severity.WARNING) for cause in (*causes, *group_causes(unused))]
 
 
 def prove(
-    database: FragmentDatabase, names: Iterable[str] = (), *, most: int | None = None, show: Show = lambda *_: ""
+    database: FragmentDatabase, names: Iterable[str] = (), *, most: int | None = None, places: Places = NOWHERE
 ) -> dict[str, FamilyProof]:
     """Plan all kernels of families, and find fragments that no kernel uses. Nothing is linked.
 
@@ -149,7 +120,7 @@ def prove(
     Args:
         names: The families; by default all.
         most: See :func:`~jitlto.plan.enumeration.enumerate_kernels`.
-        show: See :data:`~jitlto.build.interfaces.Show`.
+        places: Where its fragments come from.
     """
 
     @cache
@@ -159,7 +130,7 @@ def prove(
     proofs = {}
     for name in names or sorted(database.families):
         users = [user for user, record in database.families.items() if name in record.uses]
-        proofs[name] = _prove(database, name, plan(name), [each for user in users for each in plan(user)], show)
+        proofs[name] = _prove(database, name, plan(name), [each for user in users for each in plan(user)], places)
     return proofs
 
 
@@ -168,21 +139,22 @@ def _prove(
     name: str,
     found: Sequence[Kernel | DeadEnd],
     elsewhere: Sequence[Kernel | DeadEnd],
-    show: Show,
+    places: Places,
 ) -> FamilyProof:
     """Prove one family from its kernels and dead ends, and from those of families that use it."""
     index, own = database.index(name), database.fragments(name)
     record = index.record
     planned = tuple(each for each in found if isinstance(each, Kernel))
-    failures = _explain(index, [each for each in found if isinstance(each, DeadEnd)], show)
+    failures = _explain(index, [each for each in found if isinstance(each, DeadEnd)], places)
     notes = list(_list_supplied(record, planned))
     is_shared = bool(record.groups) and not any(group.role is Role.ENTRYPOINT for group in record.groups)
     if is_shared:
         message = "the family has no entrypoint: its groups are for families that use it"
-        notes.append(Finding(Kind.EMPTY, message, None, name))
+        notes.append(_note(message, _EMPTY, name))
     elif not index.entrypoints:
         message = "the family has no entrypoint, and therefore no kernel"
-        failures.append(Finding(Kind.EMPTY, message, "declare an entrypoint in family.toml", name))
+        hint = "declare an entrypoint in family.toml"
+        failures.append(found_in(Diagnostic.at(None, message, _EMPTY, hint=hint), name, {}))
     used, seen = set[FragmentKey](), set[FragmentKey]()
     for each in chain(found, elsewhere):
         if isinstance(each, Kernel):
@@ -192,45 +164,49 @@ def _prove(
     # Of shared groups that nobody here calls, the users may be in other databases.
     if not (is_shared and used.isdisjoint(fragment.key for fragment in own)):
         callers = any(group.supplied for group in record.groups)
-        (notes if callers else failures).extend(_find_unused(own, used | seen))
+        severity = Severity.NOTE if callers else Severity.ERROR
+        (notes if callers else failures).extend(_find_unused(own, used | seen, places, severity))
     return FamilyProof(name, len(own), planned, tuple(failures), tuple(notes))
 
 
-def _list_supplied(family: FamilyRecord, planned: Iterable[Kernel]) -> Iterator[Finding]:
+def _note(message: str, code: str, family: str) -> Found:
+    return found_in(Diagnostic.at(None, message, code, Severity.NOTE), family, {})
+
+
+def _list_supplied(family: FamilyRecord, planned: Iterable[Kernel]) -> Iterator[Found]:
     counts = Counter(symbol.name for kernel in planned for symbol in kernel.user_symbols)
     groups = family.supplied_groups()
     for name, count in sorted(counts.items()):
         whose = " or ".join(group.name for group in groups(name))
         message = f"callers supply {demangle(name)} of {whose} at run time, for {pluralize(count, 'kernel')}"
-        yield Finding(Kind.SUPPLIED, message, None, family.name)
+        yield _note(message, "build-supplied", family.name)
 
 
 # --- why a kernel does not plan, for authors
 
-_KINDS = {LinkError: Kind.LINK, MissingProviderError: Kind.REQUIREMENT, UnknownValueError: Kind.REQUIREMENT,
-          AmbiguousConfigurationError: Kind.AMBIGUITY, InterfaceMismatchError: Kind.INTERFACE}  # fmt: skip
 
-
-def _explain(index: Index, ends: Iterable[DeadEnd], show: Show) -> list[Finding]:
+def _explain(index: Index, ends: Iterable[DeadEnd], places: Places) -> list[Found]:
     """Return what is wrong in configurations that give no kernel, each once, with the remedy for authors."""
-    found: dict[object, Finding] = {}
+    found: dict[object, Found] = {}
     for end in ends:
         error, subject, configuration = end.error, str(end.entry.key), dict(end.configuration)
-        message = message_of(error)
+        message = error.diagnostic.message
         # A missing fragment is found once for each value of every parameter that has nothing to do with it.
         place = (subject, message, *configuration.items())
         if place not in found:
-            kind, hint = _KINDS.get(type(error), Kind.CONFLICT), _remedy(index, end, show)
-            found[place] = Finding(kind, message, hint, subject, configuration, code=error.code)
+            named = [fragment.key for fragment in end.fragments if str(fragment.key) in message]
+            function = _FUNCTION.search(message)
+            origin = places.origin((named or [end.entry.key])[-1], function[1] if function else "")
+            hint = _remedy(error)
+            one = Diagnostic.at(origin, message, error.code, hint=hint)
+            if end.missing and error.code in ("plan-missing-provider", "plan-unknown-value-combination"):
+                where, notes, hint = _remedy_missing(index, end, places)
+                one = Diagnostic.at(where, message, error.code, notes=notes, hint=hint)
+            found[place] = found_in(one, subject, configuration)
     return list(found.values())
 
 
-def _remedy(index: Index, end: DeadEnd, show: Show) -> str | None:
-    error, group = end.error, end.entry.key.group
-    if error.code == "plan-missing-provider":
-        return _remedy_missing(index, end, show)
-    if error.code == "plan-unknown-value-combination":  # its hint is for callers
-        return f"add it to the matrix of the group that provides it, or leave it out of that of {group}"
+def _remedy(error: PlanError) -> str | None:
     if error.code == "plan-duplicate-definition" and "itself" not in error.what:
         return "make it inline or static in each, or declare it in an interface and define it in one group"
     if error.code == "plan-ambiguous-fragments":
@@ -238,27 +214,41 @@ def _remedy(index: Index, end: DeadEnd, show: Show) -> str | None:
     return error.hint
 
 
-def _remedy_missing(index: Index, end: DeadEnd, show: Show) -> str:
-    """Say what the nearest fragment lacks that provides a missing function with other types."""
-    near = []
+def _remedy_missing(index: Index, end: DeadEnd, places: Places) -> tuple[Location | None, Sequence[Diagnostic], str]:
+    """Return the place, notes and remedy for a missing function: what the nearest fragment lacks with other types."""
+    entry, near = end.entry.key, []
     for name, several in sorted(index.providers.items()) if end.missing else ():
         if base_name(name) == base_name(end.missing):
             for key in (fragment.key for fragment in several):
                 apart = [n for n, value in key.parameters if end.configuration.get(n, value) != value]
                 near.append((len(apart), key, name, apart))
     if not near:
-        return "declare a group that defines it, or that callers supply it"
+        hint = "declare a group that defines it, or that callers supply it"
+        return places.origin(entry, base_name(end.missing)), (), hint
     _, key, name, apart = min(near, key=lambda each: each[0])
     if not apart:
-        return f"{key} provides {demangle(name)}: give both the same types{show(key, name)}"
+        hint = f"{key} provides {demangle(name)}: give both the same types"
+        return places.origin(key, base_name(name)), places.show(key, name), hint
+    wanting = (places.value(each.key, apart[0]) for each in end.fragments if apart[0] in dict(each.key.parameters))
+    where = next(filter(None, wanting), places.origin(entry, base_name(end.missing)))
+    known = {dict(each.parameters).get(apart[0], ""): each for _, each, *_ in near}
+    similar = suggest(end.configuration[apart[0]], known)
+    notes = [
+        Diagnostic.note(place, f"{each.group} has {apart[0]}={value}")
+        for value, each in known.items()
+        if (place := places.value(each, apart[0])) and repr(value) in similar
+    ]
     values = ", ".join(f"{each}={end.configuration[each]}" for each in apart)
-    return f"add {values} to the matrix of {key.group}, or leave it out of that of {end.entry.key.group}"
+    hint = f"{similar} add {values} to the matrix of {key.group}, or leave it out of that of {entry.group}"
+    return where, notes, hint.strip()
 
 
 # --- why no kernel contains a fragment
 
 
-def _find_unused(fragments: Sequence[Fragment], seen: Set[FragmentKey]) -> Iterator[Finding]:
+def _find_unused(
+    fragments: Sequence[Fragment], seen: Set[FragmentKey], places: Places, severity: Severity
+) -> Iterator[Found]:
     """Find the device fragments that no kernel contains, except those of kernels that fail to plan, all ``seen``."""
     requirers: dict[str, list[Fragment]] = defaultdict(list)
     for fragment in fragments:
@@ -270,7 +260,9 @@ def _find_unused(fragments: Sequence[Fragment], seen: Set[FragmentKey]) -> Itera
             other = next((each for name in names for each in requirers[name] if each is not fragment), None)
             message = f"no kernel contains {fragment.key}: {_why_unused(fragment, other)}"
             hint = "leave it out of the matrix, or let a kernel call it"
-            yield Finding(Kind.UNUSED, message, hint, str(fragment.key), dict(fragment.key.parameters))
+            where = places.origin(fragment.key, base_name(fragment.provides[0].name) if fragment.provides else "")
+            found = Diagnostic.at(where, message, _UNUSED, severity, hint=hint)
+            yield found_in(found, str(fragment.key), dict(fragment.key.parameters))
 
 
 def _why_unused(fragment: Fragment, requirer: Fragment | None) -> str:

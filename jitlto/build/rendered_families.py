@@ -13,17 +13,20 @@ from msgspec import structs
 
 from jitlto.base import files
 from jitlto.base.cached import cached_property
-from jitlto.base.errors import BuildError, FamilyError, ToolchainError
+from jitlto.base.diagnostic import Diagnostic, Location, Severity
+from jitlto.base.errors import BuildError, FamilyError, RenderError, ToolchainError
 from jitlto.base.mangling import base_name
 from jitlto.base.text import check_type, suggest_file
+from jitlto.base.toml_reader import find_place
 from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_settings import check_settings
-from jitlto.build.interfaces import InterfaceRules, interface_texts, own_texts
+from jitlto.build.interfaces import InterfaceRules, Places, interface_texts, own_texts
 from jitlto.build.uses import check_uses
 from jitlto.compile.architectures import comparable_architectures
 from jitlto.compile.compiler import Toolchain, find_toolchain
+from jitlto.compile.declarations import line_of
 from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.sides import show_sides
 from jitlto.cuda import nvjitlink
@@ -64,10 +67,10 @@ class RenderedFamilies:
             check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
         self.families = with_used(families)
         self.binaries: list[tuple[RenderedSource, bytes]] = []
-        self.advice: list[str] = []
+        self.advice: list[Diagnostic] = []
         self._files: dict[str, bytes] = {}
         self.records = {family.name: family_record(family, self._files) for family in self.families}
-        check_uses(self.records, {family.name: f"{family.path} [use]" for family in self.families})
+        check_uses(self.records, {family.name: find_place(family.path, "use", "") for family in self.families})
         self._find = functools.cache(find_toolchain)
         self._batches: list[list[CompileRequest]] = []  # by family
 
@@ -146,27 +149,47 @@ class RenderedFamilies:
     def _by_key(self) -> dict[FragmentKey, CompileRequest]:
         return {request.key: request for request in self.requests}
 
-    def unknown_defaults(self) -> list[str]:
+    def unknown_defaults(self) -> list[Diagnostic]:
         """Return advice on free parameters of a table ``tune`` whose default no fragment has."""
         values = {(key.family, *each) for key in self._by_key for each in key.parameters}
+        code, hint = "family-tune-default", "correct free or the matrix"
         return [
-            f"{family.name}/{group.name} [tune]: no fragment has the default {name}={value}; correct free or the matrix"
-            for family in self.records.values()
+            Diagnostic.at(
+                find_place(family.path, f"{group.role}.{group.name}.tune", name),
+                f"no fragment of {family.name}/{group.name} has the default {name}={value}",
+                code, Severity.WARNING, hint=hint,
+            )
+            for family in self.families
             for group in family.groups
             for name, value in (group.tune.free if group.tune else ())
-            if not any((each, name, value) in values for each in (family.name, *family.uses))
-        ]
+            if not any((each, name, value) in values for each in (family.name, *family.all_used()))
+        ]  # fmt: skip
 
-    def origin(self, key: FragmentKey) -> str | None:
-        """Where the source of a fragment comes from."""
-        return self._by_key[key].rendered.origin if key in self._by_key else None
+    @property
+    def places(self) -> Places:
+        """Where fragments come from."""
+        return Places(self._origin, self._show, self._value)
 
-    def show(self, key: FragmentKey, symbol: str) -> str:
-        """Return how the interfaces and the source of a fragment declare a symbol, for the end of a message."""
+    def _origin(self, key: FragmentKey, name: str = "") -> Location | None:
+        if (request := self._by_key.get(key)) is None:
+            return next((rendered.origin for rendered, _ in self.binaries if rendered.key == key), None)
+        texts = {**own_texts(request.rendered, request.config), **interface_texts(request.config)}
+        mention = re.compile(rf"\b{re.escape(name or '__global__')}\b(?!\.)".encode())
+        found = ((file, mention.search(text)) for file, text in texts.items())
+        file, line = next(((f, texts[f].count(b"\n", 0, m.start()) + 1) for f, m in found if m), ("", 0))
+        return replace(request.place(file, line), about=request.rendered.about) if file else request.rendered.place(1)
+
+    def _value(self, key: FragmentKey, name: str) -> Location | None:
+        every = (*(request.rendered for request in self.requests), *(rendered for rendered, _ in self.binaries))
+        rendered = next(each for each in every if each.key == key)
+        found = rendered.matrix.find(name, rendered.combination[name])
+        return found if isinstance(found, Location) else None
+
+    def _show(self, key: FragmentKey, symbol: str) -> tuple[Diagnostic, ...]:
         if (request := self._by_key.get(key)) is None:  # a binary
-            return ""
+            return ()
         own = own_texts(request.rendered, request.config)
-        return show_sides(base_name(symbol), interface_texts(request.config), own)
+        return show_sides(base_name(symbol), interface_texts(request.config), own, request.place)
 
 
 def _read_binary(rendered: RenderedSource) -> bytes:
@@ -187,10 +210,10 @@ def _check_reproducible(requests: Iterable[CompileRequest]) -> None:
         source = request.own_closure
         headers = {name: text for name, text in source.headers.items() if text not in checked}
         checked.update(headers.values())
-        for name, text in ((str(request.rendered.group.source), source.text), *headers.items()):
+        for name, text in ((f"{request.key}.cu", request.rendered.text.encode()), *headers.items()):
             if match := _CLOCK.search(text):
                 what = f"{match[0].decode()} makes every build different"
-                where = f"{name}:{text.count(10, 0, match.start()) + 1}"
+                where = request.place(name, text.count(10, 0, match.start()) + 1)
                 hint = "pass the value through the matrix, or as an option -DNAME=value"
                 raise BuildError(what, code="build-not-reproducible", where=where, hint=hint)
 
@@ -232,7 +255,7 @@ def header_search(family: FamilyDeclaration, files: dict[str, bytes] | None = No
 def render(
     family: FamilyDeclaration,
     files: dict[str, bytes] | None = None,
-    on_warning: Callable[[str], object] = lambda _: None,
+    on_warning: Callable[[Diagnostic], object] = lambda _: None,
 ) -> Iterator[RenderedSource]:
     """Render a family as :func:`render_family`, each source with the generated headers that it may include."""
     search = header_search(family, files)
@@ -262,7 +285,7 @@ def with_used(families: Iterable[FamilyDeclaration]) -> tuple[FamilyDeclaration,
         is_same = os.path.realpath(other.path) == os.path.realpath(family.path)
         if not is_same or [each.name for each in families].count(family.name) > 1:
             what, hint = f"duplicate family {family.name!r}", "give each family a different name"
-            raise FamilyError(what, code="family-duplicate", where=str(family.path), hint=hint)
+            raise FamilyError(what, code="family-duplicate", where=find_place(family.path, "family", "name"), hint=hint)
     return tuple(found.values())
 
 
@@ -276,16 +299,23 @@ def _choose_headers(
         return {(): plain}
     common, needed = set[str].intersection(*(set(group.key) for group in family.groups)), set[str]()
     found = {}
-    for each in render(family, files):
+    for each in render_family(family):
         values = tuple((name, each.combination[name]) for name in sorted(common))
-        found[values] = headers = closure(include, each.headers).headers
+        try:
+            found[values] = headers = closure(include, each.headers).headers
+        except RenderError as error:
+            if error.code == "render-undefined":
+                error.hint = f"{error.hint}; what an interface includes is rendered for every entrypoint and group"
+            raise
+        closure(each.source.encode(), each.headers)  # those that it may include
         for header in sorted(each.headers.keys() & headers.keys()):
             used = each.headers.templates[header].used & each.combination.keys()
             needed |= used
             if name := min(used - common, default=""):
                 other = next(group.name for group in family.groups if name not in group.key)
                 what = f"{header} depends on {name}, and an interface includes it: {name} is not in the key of {other}"
-                where = each.headers.locate(f"{header}:1")
+                template = each.headers.templates[header].path
+                where = Location(str(template), line_of(template.read_bytes(), name))
                 hint = f"add {name} to the key of every entrypoint and group, or include {header} in no interface"
                 raise FamilyError(what, code="family-interface-parameter", where=where, hint=hint)
     if not found:
@@ -308,7 +338,7 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
     for group in family.groups:
         if group.interface and search.find(group.interface) is None:
             what = f"interface {group.interface!r} does not exist"
-            where = f"{family.path} [{group.role}.{group.name}]"
+            where = family.place(group, what)
             hint = f"searched in {', '.join(map(str, family.include))}"
             raise FamilyError(what, code="family-interface", where=where, hint=hint)
     names = [*family.interfaces]

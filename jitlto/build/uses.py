@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from jitlto.base.diagnostic import Location
 from jitlto.base.errors import FamilyError
 from jitlto.compile.declarations import find_conflicts, line_of, macro_definitions, macros, read_declarations, words
 from jitlto.compile.includes import all_directives, scan
@@ -13,7 +14,7 @@ from jitlto.record.options import macro_values, option_macros
 _ONCE = re.compile(rb"^\s*#\s*(?:pragma\s+once|ifndef\s+(\w+)\s+#\s*define\s+\1)\b", re.M)
 
 
-def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, str] | None = None) -> None:
+def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, Location] | None = None) -> None:
     """Check that families fit those that they use: their interface headers mean the same to both.
 
     Args:

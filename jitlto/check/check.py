@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from jitlto.base import config
+from jitlto.base.diagnostic import Severity
 from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import PATIENCE
-from jitlto.build.findings import Finding, Kind, group_findings
+from jitlto.build.causes import Found, group_causes
 from jitlto.build.proof import MOST_KERNELS, FamilyProof, prove
 from jitlto.build.proofs import Proofs
 from jitlto.check.compare import choose_kernels, compare_family
@@ -84,7 +85,7 @@ def _check_family(
     failures, notes, pairs = compare_family(family, proof, work) if compare else ([], [], None)
     chosen = proof.kernels if len(proof.kernels) <= MOST_KERNELS else choose_kernels(proof.kernels)
     jobs = [LinkJob.make(family, kernel, target) for target in targets for kernel in chosen]
-    late: list[Finding] = []
+    late: list[Found] = []
     if targets and any(any(each.images_of(ImageKind.SASS)) for each in family.index.fragments):
         fast = (LinkJob.make(family, kernel, target, "sass") for target in targets for kernel in chosen)
         late = [*filter(None, (job.late() for job in jobs))]
@@ -92,11 +93,12 @@ def _check_family(
     # A kernel that is linked with a warning is linked again by the next check, which warns too.
     failed, known = work.do(lambda jobs: [job.link() for job in jobs], jobs, "link")
     links = [job.failure(error) for job, error in failed]
-    notes = [*notes, *late, *(each for each in links if each.kind is Kind.FAST)]
-    failures = [*proof.failures, *failures, *(each for each in links if each.kind is not Kind.FAST)]
+    broken = [each for each in links if each[0].severity is Severity.ERROR]
+    slow = [each for each in links if each[0].severity is Severity.NOTE]
+    failures, notes = [*proof.failures, *failures, *broken], [*proof.notes, *notes, *late, *slow]
+    found = (*group_causes(failures), *(note for note, _ in notes))
     counts = proof.fragments, len(proof.kernels), sum(bool(kernel.user_symbols) for kernel in proof.kernels)
-    causes, linked = group_findings(failures), len(chosen) if targets else 0
+    linked = len(chosen) if targets else 0
     return FamilyCheck(
-        family.name, not failures, *counts, causes, group_findings([*proof.notes, *notes]), pairs, linked, known,
-        len(jobs) - linked * len(targets),
-    )  # fmt: skip
+        family.name, not failures, *counts, found, pairs, linked, known, len(jobs) - linked * len(targets), len(broken)
+    )

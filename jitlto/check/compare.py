@@ -1,14 +1,14 @@
 """Comparison of the inline functions of fragments that meet in a kernel, on what is compiled."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
+from jitlto.base.diagnostic import Diagnostic, Severity
 from jitlto.base.errors import JitltoError, LinkError, ToolchainError
 from jitlto.base.mangling import is_toolkit_name
 from jitlto.base.versions import Architecture
-from jitlto.build.findings import Finding, Kind, message_of
+from jitlto.build.causes import Found, found_in
 from jitlto.build.proof import FamilyProof
 from jitlto.check.covering_array import choose_cover
 from jitlto.check.links import LinkJob, Work, require_readable
@@ -25,9 +25,7 @@ from jitlto.runtime.family import KernelFamily
 _MANY = 8  # inputs of a comparison that uses all cores by itself
 
 
-def compare_family(
-    family: KernelFamily, proof: FamilyProof, work: Work
-) -> tuple[list[Finding], list[Finding], int | None]:
+def compare_family(family: KernelFamily, proof: FamilyProof, work: Work) -> tuple[list[Found], list[Found], int | None]:
     """Compare the inline functions of every two fragments that meet in a kernel, for each architecture of a family.
 
     Returns:
@@ -38,8 +36,9 @@ def compare_family(
         make_stub([], family.session.kernel_cache.store)  # what callers install need not bring NVRTC
         require_readable(family.index.fragments, str(family.database.path))
     except JitltoError as reason:
-        message = f"inline functions are not compared: {message_of(reason)}"
-        return [], [Finding(Kind.UNCOMPARED, message, reason.hint, family.name, code=reason.code)], None
+        message, code = f"inline functions are not compared: {reason.diagnostic.message}", "build-uncompared"
+        note = Diagnostic.at(None, message, code, Severity.NOTE, hint=reason.hint)
+        return [], [found_in(note, family.name, {})], None
     # For each architecture that fragments were compiled for, one as close to it as the linker allows.
     able, known = partial(can_link_for, linker), [Architecture(number) for number in linkable_architectures(linker)]
     images = [(f.key, i) for f in family.index.fragments for i in f.images if i.toolchain == BINARY]
@@ -57,20 +56,20 @@ def compare_family(
     for job, error in work.do(partial(_compare, family, linked), jobs, "comparison", _alike)[0]:
         if isinstance(error, ToolchainError):
             raise error
-        failure = replace(job.failure(error), kind=Kind.DEFINITION)
         if error.code == CONFLICT:  # of sources, whatever the target
-            failure = replace(failure, arch=None, log="")
-        failures.append(failure)
+            failures.append(found_in(error.diagnostic, job.plan.entry.key.text, job.kernel.configuration))
+        else:
+            failures.append(job.failure(error))
     texts, notes = _compare_compiled(family.name, chosen)
     return [*failures, *texts], notes, len(pairs) if targets else None
 
 
-def _compare_compiled(family: str, kernels: Sequence[Kernel]) -> tuple[list[Finding], list[Finding]]:
+def _compare_compiled(family: str, kernels: Sequence[Kernel]) -> tuple[list[Found], list[Found]]:
     """Compare the weak functions of fragments without LTO-IR, as PTX has them; return failures, and a note on the rest.
 
     Other releases write other PTX for the same text.
     """
-    failures, compiled = dict[tuple[Fragment, ...], Finding](), set[str]()
+    failures, compiled = dict[tuple[Fragment, ...], Found](), set[str]()
     for kernel in kernels:
         for pair in combinations(kernel.resolution.fragments, 2):
             keys = [each.key.text for each in pair if linked_kind(each, ImageKind.LTOIR) is not ImageKind.LTOIR]
@@ -81,13 +80,13 @@ def _compare_compiled(family: str, kernels: Sequence[Kernel]) -> tuple[list[Find
             both = (name for name in sorted(one.keys() & other.keys()) if not is_toolkit_name(name))
             if differing := [name for name in both if one[name] != other[name]]:
                 error = conflict(pair[0].key.text, pair[1].key.text, differing)
-                found = Finding(Kind.DEFINITION, message_of(error), error.hint, keys[0], kernel.configuration)
-                failures.setdefault(pair, replace(found, code=error.code))
+                failures.setdefault(pair, found_in(error, keys[0], kernel.configuration))
     if not compiled:
         return [], []
     message = "functions already compiled to machine code, inlined in PTX or in PTX of another release are not compared"
-    note = Finding(Kind.UNCOMPARED, f"{message}: those of {', '.join(sorted(compiled))}", "give LTO-IR too", family)
-    return [*failures.values()], [note]
+    message += f": those of {', '.join(sorted(compiled))}"
+    note = Diagnostic.at(None, message, "build-uncompared", Severity.NOTE, hint="give LTO-IR too")
+    return [*failures.values()], [found_in(note, family, {})]
 
 
 def choose_kernels(kernels: Sequence[Kernel]) -> list[Kernel]:

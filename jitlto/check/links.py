@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
+from jitlto.base.diagnostic import Diagnostic, Severity
 from jitlto.base.errors import ArchitectureError, JitltoError, VersionError
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
-from jitlto.build.findings import Finding, Kind, link_failure
+from jitlto.build.causes import Found, found_in
 from jitlto.build.proofs import Proofs
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_read, linked_kind, select_image
@@ -25,6 +26,8 @@ from jitlto.plan.user_code.inputs import UserInput, from_binary
 from jitlto.record.fragment import Fragment, ImageKind, Symbol
 from jitlto.runtime.family import KernelFamily
 
+#: Of a kernel that has no fast tier, or no link of cubins.
+TIER = "link-tier"
 _AT_ONCE = 32  # jobs of one call, so that there are calls for every core
 
 
@@ -57,21 +60,24 @@ class LinkJob:
         linked: LinkedKernel = cache.linker(plan, is_first=True) if is_first else plan.link(use_cache=False)
         return linked.warnings or None
 
-    def failure(self, error: JitltoError) -> Finding:
-        """Return the finding for a failure of this job."""
-        entry, arch = self.plan.entry.key.text, self.plan.arch
-        found = link_failure(error, entry, self.kernel.configuration, arch and arch.sm)
-        if self.plan.mode != "sass":
-            return found
-        if few := re.search(nvjitlink.FEW_REGISTERS, error.what):
-            what = f"may use {few[1]} registers and {demangle(few[2])} needs {few[3]}"
-            message = f"{entry} links from LTO-IR alone: it {what}; for cubins, set sass_registers = {few[1]}"
-            return replace(found, kind=Kind.FAST, message=message)
-        if error.code == "link-variables":
-            return replace(found, kind=Kind.FAST, message=f"{entry} begins with LTO: {error.what}")
-        return replace(found, message=f"its cubins: {found.message}")
+    def failure(self, error: JitltoError) -> Found:
+        """Return what a failure of this job means: a note, if the kernel links from LTO-IR."""
+        entry = self.plan.entry.key.text
+        if self.plan.mode == "sass":
+            if few := re.search(nvjitlink.FEW_REGISTERS, error.what):
+                what = f"it may use {few[1]} registers and {demangle(few[2])} needs {few[3]}"
+                return self._note(f"{entry} links from LTO-IR alone: {what}", f"set sass_registers = {few[1]}")
+            if error.code == "link-variables":
+                return self._note(f"{entry} begins with LTO: {error.what}", error.hint)
+            error.what = f"its cubins: {error.what}"
+        arch = self.plan.arch and self.plan.arch.sm
+        return found_in(error, entry, self.kernel.configuration, arch)
 
-    def late(self) -> Finding | None:
+    def _note(self, message: str, hint: str | None) -> Found:
+        note = Diagnostic.at(None, message, TIER, Severity.NOTE, hint=hint)
+        return found_in(note, self.plan.entry.key.text, self.kernel.configuration, self.plan.target.sm)
+
+    def late(self) -> Found | None:
         """Return a note if the kernel begins with LTO although it is to have two tiers, and has a fitting cubin."""
         plan, entry = self.plan, self.plan.entry
         if not plan.options.tiered or not plan.services.config.tiered or plan.fast is not None:
@@ -82,8 +88,7 @@ class LinkJob:
             return None
         why = "a fragment has no cubin for it that means the same, or is of a family without two tiers"
         why = "it is linked with libraries" if plan.options.libraries else why
-        message = f"{entry.key} begins with LTO for {plan.target.sm}: {why}"
-        return Finding(Kind.FAST, message, None, entry.key.text, self.kernel.configuration, arch=plan.target.sm)
+        return self._note(f"{entry.key} begins with LTO for {plan.target.sm}: {why}", None)
 
     def has_images(self) -> bool:
         """Return whether every fragment has an image that links in the mode of the plan."""
@@ -177,5 +182,5 @@ def require_readable(fragments: Iterable[Fragment], where: str) -> None:
             try:
                 select_image(fragment, kind, Architecture(75), linker)
             except VersionError as error:
-                error.where = where
+                error.place = where
                 raise nvjitlink.name_loaded(error, linker) from None

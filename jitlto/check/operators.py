@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 
+from jitlto.base.diagnostic import Diagnostic
 from jitlto.base.errors import JitltoError, OperatorError
 from jitlto.base.versions import Architecture
-from jitlto.build.findings import Finding, Kind, group_findings, link_failure, message_of
+from jitlto.build.causes import Found, found_in, group_causes
 from jitlto.frameworks.declaration import Operator, declared
 from jitlto.frameworks.fit import check_call
 from jitlto.frameworks.parts import Array
 from jitlto.frameworks.shapes import shape_of
 from jitlto.link.parallel import run_parallel
 from jitlto.plan.plan import Plan
-from jitlto.record.check_result import Cause
 from jitlto.runtime.family import KernelFamily
 
 _SIZE = 64  # of a dimension of which no example is given
@@ -31,12 +31,17 @@ class OperatorCheck(msgspec.Struct, frozen=True):
     calls: int
     kernels: int
     archs: tuple[str, ...]
-    failures: tuple[Cause, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def failures(self) -> tuple[Diagnostic, ...]:
+        """What was found: each is a failure."""
+        return self.diagnostics
 
     @property
     def holds(self) -> bool:
         """Whether every call is right."""
-        return not self.failures
+        return not self.diagnostics
 
 
 class OperatorsResult(msgspec.Struct, frozen=True):
@@ -95,7 +100,7 @@ def check_operators(target: str, archs: Sequence[Architecture] = (), *, workers:
 
 
 def _check(operator: Operator, archs: Sequence[Architecture], workers: int | None) -> OperatorCheck:
-    calls, failures, plans = 0, list[Finding](), dict[Plan, None]()
+    calls, failures, plans = 0, list[Found](), dict[Plan, None]()
     if not isinstance(operator.loaded, KernelFamily):
         what, hint = "its family is no family of a database", "name the family, or return what jitlto.load does"
         raise operator.error(what, hint, "import")
@@ -109,8 +114,7 @@ def _check(operator: Operator, archs: Sequence[Architecture], workers: int | Non
             hint = "correct it; name the flags and sizes that it takes in examples"
             error = raised if isinstance(raised, JitltoError) else operator.error(what, hint)
             shown = {name: str(value) for name, value in call.items()}
-            failure = Finding(Kind.CALL, message_of(error), error.hint, operator.qualname, shown, code=error.code)
-            failures.append(failure)
+            failures.append(found_in(error, operator.qualname, shown))
 
     def lowest(plan: Plan) -> Architecture:
         return max(min(image.architecture for image in fragment.images) for fragment in plan.fragments)
@@ -118,9 +122,9 @@ def _check(operator: Operator, archs: Sequence[Architecture], workers: int | Non
     jobs = [plan.for_arch(arch) for plan in plans for arch in archs or [lowest(plan)]]
     for _, plan, result in run_parallel(lambda plan: plan.link(), jobs, workers):
         if isinstance(result, JitltoError):
-            failures.append(link_failure(result, operator.qualname, plan.configuration, plan.target.sm))
+            failures.append(found_in(result, operator.qualname, plan.configuration, plan.target.sm))
     targets = tuple(target.sm for target in sorted({job.target for job in jobs}))
-    return OperatorCheck(operator.qualname, calls, len(plans), targets, group_findings(failures))
+    return OperatorCheck(operator.qualname, calls, len(plans), targets, group_causes(failures))
 
 
 def _calls(operator: Operator, examples: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:

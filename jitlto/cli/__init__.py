@@ -130,8 +130,9 @@ def run(arguments: Sequence[str], early: Collection[int] = ()) -> int:
             end_interrupted()
         except JitltoError as error:
             print_error(error)
-            if "--json" in arguments and arguments[0] != "expand":  # which may have begun to print its array
-                importlib.import_module("jitlto.cli.output").print_failure(error)
+            asked = {"--json", "--github"}.intersection(arguments)
+            if asked and arguments[0] != "expand":  # which may have begun to print its array
+                importlib.import_module("jitlto.cli.output").print_failure(error, as_github="--github" in asked)
             return 1
 
 

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import importlib
 from concurrent.futures import Executor
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,15 @@ from jitlto.build.merge import merge_databases
 from jitlto.build.rendered_families import RenderedFamilies, with_used
 from jitlto.build.shards import Shard
 from jitlto.cli.output import check_output, print_built, progress, write_output
-from jitlto.cli.parameters import PATH, allow_incomplete_option, as_callback, jobs_option, json_option, parse_pairs
+from jitlto.cli.parameters import (
+    PATH,
+    allow_incomplete_option,
+    as_callback,
+    github_option,
+    jobs_option,
+    json_option,
+    parse_pairs,
+)
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.packaging.project import copy_prebuilt, load_package
@@ -83,6 +92,7 @@ Example:
 @allow_incomplete_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @json_option
+@github_option
 def build(
     names: tuple[str, ...],
     output: Path | None,
@@ -109,6 +119,7 @@ def build(
         raise click.UsageError("--lineinfo builds the twin of a whole database: leave it out of shards")
     if project and names:
         raise click.UsageError("--project declares the families: leave out FAMILY")
+    printed = partial(print_built, as_json=as_json, as_github=how.pop("as_github"))
     package = load_package(project) if project else None
     declared = package.families if package else [declaration.load_family(path) for path in _paths(names)]
     if output is None:
@@ -120,11 +131,10 @@ def build(
         output = Path(declared[0].name + SUFFIX)
     check_output(timings, (output,))
     _collect_no_garbage()
-    if package and not (shard or lineinfo or how["only"]):
-        taken = copy_prebuilt(package, output, allow_incomplete=how["allow_incomplete"])
-        if taken:
-            print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
-            return
+    from_package = None if shard or lineinfo or how["only"] else package
+    if from_package and (taken := copy_prebuilt(from_package, output, allow_incomplete=how["allow_incomplete"])):
+        printed(taken, f"in {output} (taken from JITLTO_PREBUILT)", compiled=0)
+        return
     families = with_used(declared)
     if no_sass:
         families = declaration.change_all(families, FamilyDeclaration.without_cubins)
@@ -146,9 +156,9 @@ def build(
         finally:  # timings of a failed build are written too
             if timings is not None:
                 write_output(timings, recorder.to_json().encode())
-    more: dict[str, object] = {"lineinfo": twin} if twin else {}
+    more: dict[str, Any] = {"lineinfo": twin} if twin else {}
     more |= {"cache": report.use, "seconds": round(report.seconds, 3), "compiled": report.compiled}
-    print_built(report, f"in {report.path} ({report.summary})", as_json=as_json, **more)
+    printed(report, f"in {report.path} ({report.summary})", **more)
     if twin and not as_json:
         click.echo(f"twin with line information in {twin}: JITLTO_LINEINFO=1 uses it")
 

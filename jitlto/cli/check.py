@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from jitlto.base.text import pluralize
 from jitlto.base.versions import Architecture
 from jitlto.check.check import check as check_database
 from jitlto.cli.ending import SHOWN
-from jitlto.cli.output import print_causes, print_result, progress
-from jitlto.cli.parameters import PATH, jobs_option, json_option, targets_option
+from jitlto.cli.output import print_annotations, print_found, print_result, progress
+from jitlto.cli.parameters import PATH, github_option, jobs_option, json_option, targets_option
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.record.check_result import CheckResult, FamilyCheck
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @jobs_option("links")
 @json_option
+@github_option
 def check(
     database: Path | None,
     names: tuple[str, ...],
@@ -41,6 +43,7 @@ def check(
     operators: str | None,
     jobs: int | None,
     as_json: bool,
+    as_github: bool,
     no_compare: bool,
 ) -> int:
     """Prove that every kernel of DB, or of the FAMILYs in it, plans and links. Needs no GPU.
@@ -55,6 +58,7 @@ def check(
     operator that this declares must choose a kernel, fit its signature, and link.
     """
     result: CheckResult | OperatorsResult
+    checks: Sequence[FamilyCheck | OperatorCheck]
     if operators is not None:
         from jitlto.check.operators import check_operators  # imported late: what declares operators, 30 ms
 
@@ -63,7 +67,7 @@ def check(
         # As for `python -m`: a package of a checkout need not be installed.
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
         result = check_operators(operators, archs, workers=jobs)
-        lines = _operator_lines(result.operators)
+        lines, checks = _operator_lines(result.operators), result.operators
     else:
         if database is None:
             raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
@@ -73,9 +77,20 @@ def check(
                 opened, (*([family] if family else []), *names), targets=archs, compare=not no_compare, workers=jobs,
                 on_links=shown.add, on_link=shown.step,
             )  # fmt: skip
-        lines = _lines(result)
-    print_result(result, lines, as_json=as_json)
+        lines, checks = _lines(result), result.families
+    print_found([found for each in checks for found in each.failures])
+    found = [found for each in checks for found in each.diagnostics]
+    print_annotations(found if as_github else ())
+    print_result({"diagnostics": found} | _without_diagnostics(result), lines, as_json=as_json)
     return int(not result.holds)
+
+
+def _without_diagnostics(result: CheckResult | OperatorsResult) -> dict[str, Any]:
+    """Return a result as JSON has it, but for what was found in each family or operator."""
+    shown: dict[str, Any] = msgspec.to_builtins(result)
+    for each in shown.get("families") or shown["operators"]:
+        del each["diagnostics"]
+    return shown
 
 
 def _operator_lines(checks: Iterable[OperatorCheck]) -> Iterator[str]:
@@ -83,23 +98,21 @@ def _operator_lines(checks: Iterable[OperatorCheck]) -> Iterator[str]:
         linked = f", all kernels link for {', '.join(check.archs)}" if check.archs else ""
         state = f"every call fits its kernel{linked}" if check.holds else "FAILED"
         yield f"{check.operator}: {pluralize(check.calls, 'call')}, {pluralize(check.kernels, 'kernel')}: {state}"
-        print_causes(check.operator, check.failures)
 
 
 def _lines(result: CheckResult) -> Iterator[str]:
     for family in result.families:
-        is_whole = family.compared and not any(note.kind == "uncompared" for note in family.notes)
+        is_whole = family.compared and not any(note.code == "build-uncompared" for note in family.notes)
         agree = ", inline functions agree" if is_whole else ""
         state = f"every kernel plans, every fragment is used{agree}" if family.holds else "FAILED"
         fragments, kernels = pluralize(family.fragments, "fragment"), pluralize(family.kernels, "kernel")
         yield f"{family.family}: {fragments}, {kernels}: {state}"
-        notes = [*dict.fromkeys(place.message for note in family.notes for place in note.at)]
+        notes = [*dict.fromkeys(note.message for note in family.notes)]
         yield from (f"  note: {message}" for message in notes[:SHOWN])
         if len(notes) > SHOWN:
             yield f"  and {pluralize(len(notes) - SHOWN, 'more note')} (--json lists all)"
         if result.archs:
             yield f"{family.family}: {_describe_links(family, result)}"
-        print_causes(family.family, family.failures)
     if result.archs:
         yield f"nvJitLink {result.nvjitlink}, {result.seconds:.1f} s"
 
@@ -114,8 +127,7 @@ def _describe_links(family: FamilyCheck, result: CheckResult) -> str:
         if family.linked == family.kernels
         else f"{family.linked} of {family.kernels} kernels"
     )
-    # What fails in planning has no target.
-    failed = sum(bool(place.arch) for cause in family.failures if cause.kind == "link" for place in cause.at)
-    state = f"{failed} of {family.linked * len(result.archs) + family.cubins} links fail" if failed else "all link"
+    links = family.linked * len(result.archs) + family.cubins
+    state = f"{family.failed} of {links} links fail" if family.failed else "all link"
     known = f" ({family.known} as known from an earlier check)" if family.known else ""
     return f"linked {of}, for {', '.join(result.archs)}{cubins}{stubs}: {state}{known}"

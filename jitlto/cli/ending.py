@@ -11,10 +11,12 @@ from typing import NoReturn
 
 import click
 
+from jitlto.base.diagnostic import Diagnostic, Severity
 from jitlto.base.errors import JitltoError
 
 #: How many of several alike are shown.
 SHOWN = 5
+_IN_FULL = 10
 _received: list[tuple[int, float]] = []  # signals that ended this process, and when
 
 
@@ -48,8 +50,19 @@ def end_interrupted() -> NoReturn:
 
 
 def print_error(error: JitltoError | str) -> None:
-    """Print an error to standard error."""
-    click.echo(click.style("error: ", fg="red") + str(error), err=True)
+    """Print an error to standard error; of several, each cause, and last what they are together."""
+    if isinstance(error, JitltoError):
+        print_diagnostics(error.causes)
+        error = str(error.diagnostic)
+    click.echo(click.style("error: ", fg="red") + error, err=True)
+
+
+def print_diagnostics(found: Iterable[Diagnostic]) -> None:
+    """Print what was found to standard error, the first few in full."""
+    colours = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+    for number, each in enumerate(found):
+        text = str(each) if number < _IN_FULL else str(each).partition("\n")[0]
+        click.echo(click.style(f"{each.severity}: ", fg=colours[each.severity]) + text, err=True)
 
 
 def print_warning(message: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from jitlto.base.text import word
-from jitlto.cli.ending import print_warning
+from jitlto.cli.ending import print_diagnostics
 from jitlto.cli.parameters import PATH, json_option
 from jitlto.families import declaration
 from jitlto.families.matrix import load_matrix
@@ -48,8 +48,7 @@ def expand(target: Path, as_json: bool, lenient: bool) -> None:
         matrices = {"": load_matrix(target, lenient=lenient)}  # raises all errors before anything is printed
     out = sys.stdout  # click.echo flushes every line, which would be most of the time of a long listing
     for name, loaded in matrices.items():
-        for warning in loaded.warnings:
-            print_warning(str(warning))
+        print_diagnostics(loaded.warnings)
         before = "["
         if as_json and name:
             out.write(f"{',' if name != next(iter(matrices)) else '{'}{json.dumps(name)}: ")

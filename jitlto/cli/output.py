@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,11 @@ import click
 import msgspec
 
 from jitlto.base import files
+from jitlto.base.diagnostic import Diagnostic, Severity
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.build.execution.events import Observer
-from jitlto.build.findings import describe_causes
-from jitlto.cli.ending import SHOWN, print_error, print_warning
-from jitlto.record.check_result import Cause
+from jitlto.cli.ending import SHOWN, print_diagnostics
 from jitlto.record.fragment import FragmentKey, ImageKind
 
 if TYPE_CHECKING:  # most commands build nothing
@@ -45,18 +45,42 @@ def columns() -> int:
     return shutil.get_terminal_size((1_000_000, 0)).columns
 
 
-def print_failure(error: JitltoError) -> None:
-    """Print an error as JSON, for programs that asked for a result."""
-    shown = {"code": error.code, "what": error.what, "where": error.where, "hint": error.hint}
-    print_result({"error": shown}, (), as_json=True)
+def print_failure(error: JitltoError, *, as_github: bool) -> None:
+    """Print an error to standard output, for programs that asked for a result: as JSON, or for GitHub."""
+    if as_github:
+        print_annotations(error.diagnostics)
+    else:
+        print_result({"diagnostics": error.diagnostics}, (), as_json=True)
 
 
-def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: bool, **more: object) -> None:
+def print_found(found: Sequence[Diagnostic], *, as_github: bool = False) -> None:
+    """Print what was found to standard error, and for GitHub to standard output too."""
+    print_diagnostics(found)
+    print_annotations(found if as_github else ())
+
+
+def print_annotations(found: Iterable[Diagnostic]) -> None:
+    """Print commands of GitHub's workflows, which show each where it is in a pull request."""
+    for each in found:
+        # A path in the checkout is made relative there; others are shown.
+        place = {"file": each.path and os.path.abspath(each.path), "line": each.line, "col": each.column}  # noqa: PTH100
+        given = {name: _escape(str(value)) for name, value in (place | {"title": each.code}).items() if value}
+        listed = ",".join(f"{name}={text.replace(':', '%3A').replace(',', '%2C')}" for name, text in given.items())
+        kind = "notice" if each.severity is Severity.NOTE else each.severity
+        click.echo(f"::{kind} {listed}::{_escape(str(replace(each, path=None)))}")
+
+
+def _escape(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def print_built(
+    report: BuildReport | MergeReport, summary: str, *, as_json: bool, as_github: bool = False, **more: object
+) -> None:
     """Print the advice of a build or merge, then its result as JSON or in two lines, or three if there are cubins."""
-    for advice in report.advice:
-        print_warning(advice)
+    print_found(report.advice, as_github=as_github)
     keys = [str(fragment.key) for fragment in report.fragments]
-    result = {"database": report.path, "digest": report.digest, "fragments": keys, "advice": report.advice, **more}
+    result = {"database": report.path, "digest": report.digest, "fragments": keys, "diagnostics": report.advice, **more}
     families = sorted({fragment.key.family for fragment in report.fragments})
     named = ", ".join(families) if len(families) <= SHOWN else f"{len(families)} families"
     what = f" of {named}" if len(families) > 1 else ""  # families that others use are built too
@@ -65,12 +89,6 @@ def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: boo
         all_bytes = report.path.stat().st_size
         lines.insert(1, f"cubins take {format_bytes(sum(cubins.values()))} of {format_bytes(all_bytes)}")
     print_result(result, lines, as_json=as_json)
-
-
-def print_causes(subject: str, causes: Sequence[Cause]) -> None:
-    """Print why something fails, each cause once."""
-    if causes:
-        print_error(describe_causes(f"{subject}: {pluralize(len(causes), 'cause')} of failure", causes))
 
 
 class Progress(Observer):

@@ -68,6 +68,9 @@ def parse_target(text: str) -> Architecture:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+github_option = click.option(
+    "--github", "as_github", is_flag=True, help="Print what was found as annotations of a GitHub workflow."
+)
 allow_incomplete_option = click.option(
     "--allow-incomplete", is_flag=True, help="Write the database although kernels lack something, with warnings."
 )

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
-from jitlto.cli.output import check_output, write_output
-from jitlto.cli.parameters import PATH, as_callback, parse_pairs, parse_target
+from jitlto.cli.output import check_output, print_result, write_output
+from jitlto.cli.parameters import PATH, as_callback, json_option, parse_pairs, parse_target
 from jitlto.cli.selection import DATABASE, DB_HELP, find_family
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.link.kernel_cache import LAYERS
@@ -35,6 +35,7 @@ from jitlto.plan.plan import Plan
 @click.option("--library", "libraries", multiple=True, help="Link this library of the toolkit too, e.g. cudadevrt.")
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
 @click.option("-o", "--output", type=PATH, help="Write the dump to this file.")
+@json_option
 @click.option("--resources", is_flag=True, help="Also print registers, spills and stack, as ptxas reports them.")
 def plan(
     target: Path,
@@ -45,6 +46,7 @@ def plan(
     libraries: tuple[str, ...],
     dump: str | None,
     output: Path | None,
+    as_json: bool,
     resources: bool,
 ) -> None:
     """Plan the kernel of a family that the settings select, and link it; entry=GROUP names one of several entrypoints.
@@ -67,6 +69,9 @@ def plan(
     how: dict[str, Any] = {"entry": configuration.pop("entry", None), "arch": arch, "link_mode": link_mode}
     given = normalize_configuration(configuration, family.parameters, family.name)  # in which no such name is left
     resolved = family.plan(**how, link_options=options, **given)
+    if as_json:
+        print_result({"diagnostics": ()} | resolved.as_dict(), (), as_json=True)
+        return
     if dump is None:
         _summarise(resolved)
         if resources:

@@ -9,8 +9,8 @@ import click
 
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.versions import Architecture
-from jitlto.build.findings import Finding, group_findings, link_failure
-from jitlto.cli.output import print_causes, print_result, progress
+from jitlto.build.causes import Found, found_in, group_causes
+from jitlto.cli.output import print_found, print_result, progress
 from jitlto.cli.parameters import PATH, jobs_option, json_option, parse_pairs, targets_option
 from jitlto.cli.selection import DATABASE, DB_HELP, find_family, is_other_file
 from jitlto.cuda import device, nvjitlink
@@ -48,7 +48,7 @@ def warm(
     with progress("linking") as shown:
         shown.add(len(work.jobs))
         result = link_jobs(work.jobs, output, jobs, shown.step)
-    causes = group_findings(list(map(_finding, result.failures)))
+    causes = group_causes(map(_found, result.failures))
     told: dict[str, Any] = {"linked": result.linked, "found": result.found, "failed": len(result.failures)}
     told |= {"left_out": work.left_out, "shared": result.shared, "unshared": result.unshared, "packed": result.packed}
     told |= {"nvjitlink": str(nvjitlink.version()), "seconds": round(time.perf_counter() - begin, 3)}
@@ -58,8 +58,8 @@ def warm(
         for each in result.outcomes
         if each.plan and not each.error
     ]  # fmt: skip
-    print_causes("linking", causes)
-    print_result(told | {"failures": causes}, _lines(told, work, result, output), as_json=as_json)
+    print_found(causes)
+    print_result(told | {"diagnostics": causes}, _lines(told, work, result, output), as_json=as_json)
     return int(bool(causes or result.unshared))
 
 
@@ -75,11 +75,11 @@ def _jobs(target: Path, settings: Sequence[str], targets: Sequence[Architecture]
     return family_jobs(family, parse_pairs(settings), targets or [None])
 
 
-def _finding(outcome: WarmOutcome) -> Finding:
+def _found(outcome: WarmOutcome) -> Found:
     assert outcome.error is not None  # noqa: S101 - failures have one
     request = outcome.job.request
     subject = f"{request.family}/{request.entry}" if request.entry else request.family
-    return link_failure(outcome.error, subject, request.configuration, outcome.arch)
+    return found_in(outcome.error, subject, request.configuration, outcome.arch)
 
 
 def _lines(told: Mapping[str, Any], work: WarmJobs, result: WarmResult, output: Path | None) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Error messages of NVRTC and nvcc, with hints and the source lines they refer to (nvJitLink's: ``nvjitlink``)."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from jitlto.base.diagnostic import Location
 from jitlto.base.errors import CompileError
 from jitlto.compile.includes import scan_quickly
 from jitlto.cuda import toolkit
@@ -16,6 +17,7 @@ _C_HEADERS = frozenset((
 ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
 _MISSING = re.compile(r'(?:^(.+)\((\d+)\): [\w ]*error: )?(?:cannot|could not) open source file "([^"]+)"', re.M)
 _ERROR = re.compile(r"\b(?:error|fatal)(?: #[\w-]+)?: (.*)")
+_MENTION = re.compile(r"^(\S+)\((\d+)\): [\w ]*error|\bat line (\d+) of (\S+)$", re.M)
 _PROGRAM_NAME = re.compile(r"\b[0-9a-f]{20}\.cu\b")  # nvrtc.program_name
 _GUARD = "put it and what uses it under #ifndef __CUDACC_RTC__"
 _CONTEXT_LINES = 3
@@ -72,7 +74,12 @@ def find_hint(log: str, otherwise: str = "") -> str | None:
     )
 
 
-def find_include(error: CompileError, own: Mapping[str, bytes], headers: Mapping[str, bytes]) -> CompileError | None:
+def find_include(
+    error: CompileError,
+    own: Mapping[str, bytes],
+    headers: Mapping[str, bytes],
+    place: Callable[[str, int], Location | None] = Location,
+) -> CompileError | None:
     """Return an error for an author's include that leads to one in a toolkit's header itself; None if none does."""
     first = ERROR.search(error.log)
     if first is None or "detected during" in error.log[first.end() :].partition("\n\n")[0]:  # instantiation
@@ -86,35 +93,41 @@ def find_include(error: CompileError, own: Mapping[str, bytes], headers: Mapping
     for name, text in own.items():
         for include in scan_quickly(text):
             if include.name not in own and leads(include.name, {*own}):
-                line = text.count(b"\n", 0, include.start) + 1
-                what = f"{name}:{line} includes <{include.name}>, which NVRTC does not understand: {first[0]}"
+                where = place(name, text.count(b"\n", 0, include.start) + 1)
+                what = f"includes <{include.name}>, which NVRTC does not understand: {first[0]}"
                 hint = f'{_GUARD}, which NVRTC defines, or set toolchain = "nvcc" under [family]'
-                return CompileError(what, code=error.code, hint=hint)
+                return CompileError(what, code=error.code, where=where, hint=hint)
     return None
 
 
-def annotate(error: CompileError, name: str, text: str, where: str) -> CompileError:
-    """Return a compile error with the compiler's lines and the source's lines around the first few errors.
+def annotate(
+    error: CompileError, name: str, text: str, where: Location, place: Callable[[str, int], Location | None]
+) -> CompileError:
+    """Return a compile error at the first error of an author's, with the compiler's lines and those around its errors.
 
     Args:
         error: As raised by :func:`~jitlto.compile.nvrtc_program.run_step`.
         name: The source's name in the log.
         text: The source.
-        where: The location that the message begins with.
+        where: What is to blame if no place is.
+        place: Returns the place of a line of a file that the log names; None of one that is not the author's.
     """
     log = _PROGRAM_NAME.sub(lambda _: name, error.log)
     if not log:  # jitlto's own error, not the compiler's
-        return CompileError(error.what, code=error.code, where=where, hint=error.hint)
+        return CompileError(error.what, code=error.code, where=error.place or where, hint=error.hint)
     if log.startswith(("nvrtc: error", "nvcc fatal")):
         what = f"the compiler rejected its options: {log}"
         hint = error.hint or "check std, archs, sass and options in family.toml"
         return CompileError(what, code="compile-options", where=where, hint=hint, log=log)
     if is_host_header(log) and (missing := _MISSING.search(log)):  # what else the compiler says would hide it
-        what = f"{missing[1]}:{missing[2]} includes <{missing[3]}>, a header of the host's library"
-        return CompileError(what, code=error.code, where=where, hint=error.hint)
+        what, found = f"includes <{missing[3]}>, a header of the host's library", place(missing[1], int(missing[2]))
+        return CompileError(what, code=error.code, where=found or where, hint=error.hint)
     numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(name)}\((\d+)\): [\w ]*error", log, re.M)})
     excerpts = "\n    ...\n".join(_excerpt(text.splitlines(), number) for number in numbers[:_CONTEXT_LINES])
-    what = "\n".join(["does not compile", *(f"    {line}" for line in log.splitlines())])
+    first = ERROR.search(log)
+    places = (place(one or other, int(line or number)) for one, line, number, other in _MENTION.findall(log))
+    where = next((each for each in places if each is not None), where)
+    what = "\n".join([first["text"] if first else "does not compile", *(f"    {line}" for line in log.splitlines())])
     if excerpts:  # none for errors in headers, whose lines the compiler shows
         what += f"\n  source:\n{excerpts}"
     return CompileError(what, code=error.code, where=where, hint=error.hint, log=log)

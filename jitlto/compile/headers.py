@@ -11,12 +11,13 @@ import json
 import os
 import os.path
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from jitlto.base.diagnostic import Location
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import normal_path
 from jitlto.compile.includes import Include, rewrite, scan, scan_quickly
@@ -337,17 +338,18 @@ def _shared(content: bytes) -> bytes:
     return content
 
 
-def name_source(error: JitltoError, name: str, lines_before: int) -> None:
-    """Give the source its name in an error about headers.
+def locate(error: JitltoError, name: str, lines_before: int, place: Callable[[str, int], Location]) -> None:
+    """Give an error about headers its place.
 
     Args:
-        error: As a search for headers raised it; an error in a header stays as it is.
+        error: As a search for headers raised it.
         name: The source's name.
         lines_before: The lines that were put before the author's own.
+        place: Returns the place of a line of the source or of a header.
     """
     source, _, line = (error.where or "").rpartition(":")
-    if source == _SOURCE:
-        error.where = f"{name}:{int(line) - lines_before}"
+    if line.isdigit():
+        error.place = place(name, int(line) - lines_before) if source == _SOURCE else place(source, int(line))
 
 
 # --- names of headers ---

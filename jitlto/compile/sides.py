@@ -1,10 +1,12 @@
-"""Both sides of an interface for messages: how it declares a name, and how a source does, with the places."""
+"""Both sides of an interface as notes: how it declares a name, and how a source does."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import takewhile
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from jitlto.base.diagnostic import Diagnostic, Location
 from jitlto.base.errors import CompileError
 from jitlto.compile.heads import Head, heads
 from jitlto.compile.tokens import TOKEN, WORD, line_at, plain_text
@@ -17,8 +19,13 @@ _CONTRADICTION = re.compile(
 )
 
 
+#: Returns the place of a line of a text, which is given by its name.
+Place: TypeAlias = Callable[[str, int], Location]
+
+
 class _Form(NamedTuple):
-    place: str
+    file: str
+    line: int
     text: str  # up to its semicolon or opening brace
     name: str  # of the function or variable
 
@@ -27,29 +34,34 @@ class _Form(NamedTuple):
         return self.text.partition("=")[0].rstrip("{; ")
 
 
-def explain(error: CompileError, interfaces: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
-    """Give the error of a source that contradicts an interface a hint that shows both."""
+def explain(
+    error: CompileError, interfaces: Mapping[str, bytes], own: Mapping[str, bytes], place: Place = Location
+) -> None:
+    """Give the error of a source that contradicts an interface notes that show both."""
     contradiction = _CONTRADICTION.search(error.log)
     if contradiction is None or error.hint:
         return
     names = {form.name for form in _forms(interfaces) if form.text.endswith(";")}
     said = re.findall(r"\w+", error.log[contradiction.start() :].partition("\n\n")[0])  # with the source's line
     if name := next((name for name in said if name in names), None):
-        error.hint = f"give both sides the same types{show_sides(name, interfaces, own)}"
+        error.hint, error.notes = "give both sides the same types", show_sides(name, interfaces, own, place)
 
 
-def show_sides(name: str, interfaces: Mapping[str, bytes], own: Mapping[str, bytes]) -> str:
-    """Return how both sides declare a name, each with its place, for the end of a message.
+def show_sides(
+    name: str, interfaces: Mapping[str, bytes], own: Mapping[str, bytes], place: Place
+) -> tuple[Diagnostic, ...]:
+    """Return how both sides declare a name, each with its place.
 
-    Of several overloads, one that the other side does not have is shown. The texts are given by their files.
+    Of several overloads, one that the other side does not have is shown. The texts are given by their names.
     """
     mine, theirs = ([form for form in _forms(texts) if name == form.name] for texts in (interfaces, own))
-    shown = ""
+    shown: list[Diagnostic] = []
     for forms, others, what in ((mine, theirs, "declares"), (theirs, mine, "has")):
         known = {form.head for form in others}
         if form := next((form for form in forms if form.head not in known), forms[0] if forms else None):
-            shown += f"; {form.place} {what} `{form.text if what == 'declares' else form.head}`"
-    return shown
+            text = f"{what} `{form.text if what == 'declares' else form.head}`"
+            shown.append(Diagnostic.note(replace(place(form.file, form.line), about=""), text))
+    return tuple(shown)
 
 
 def _forms(texts: Mapping[str, bytes]) -> Iterator[_Form]:
@@ -60,7 +72,7 @@ def _forms(texts: Mapping[str, bytes]) -> Iterator[_Form]:
         for head in heads([plain[begin:end] for begin, end in spans]):
             if not {"__device__", "__constant__"}.isdisjoint(head.tokens) and head.tokens[0] != "template":
                 begin, end = spans[head.begin][0], spans[head.end][1]
-                yield _Form(f"{file}:{line_at(plain, begin)}", " ".join(plain[begin:end].split()), _name(head))
+                yield _Form(file, line_at(plain, begin), " ".join(plain[begin:end].split()), _name(head))
 
 
 def _name(head: Head) -> str:

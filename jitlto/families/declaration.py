@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from jitlto.base.diagnostic import Location
 from jitlto.base.errors import FamilyError, JitltoError
 from jitlto.base.files import normal_path
 from jitlto.base.text import suggest, suggest_file
-from jitlto.base.toml_reader import TomlTable, read_toml
+from jitlto.base.toml_reader import TomlTable, find_place, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.matrix import Matrix, load_matrix
 from jitlto.families.tuning_rules import check_tune, read_tune
@@ -123,6 +124,10 @@ class FamilyDeclaration:
         """Return the images of a fragment with LTO-IR for some architectures, which are sorted."""
         wanted = {ImageKind.LTOIR: architectures, ImageKind.PTX: architectures[:1], ImageKind.SASS: self.sass}
         return tuple((kind, each) for kind in (*self.images, ImageKind.SASS) for each in wanted[kind])
+
+    def place(self, group: GroupDeclaration, what: str) -> Location:
+        """Return the place in its file that a message about a group is about."""
+        return find_place(self.path, f"{group.role}.{group.name}", what)
 
     @property
     def interfaces(self) -> tuple[str, ...]:
@@ -494,7 +499,8 @@ def read_matrix(group: GroupDeclaration) -> Matrix:
         MatrixError: If it cannot be read, or breaks a rule.
     """
     if group.document is not None:
-        return Matrix(group.document, path=f"{group.matrix} [{group.role}.{group.name}] matrix")
+        place = find_place(group.matrix, f"{group.role}.{group.name}", "matrix") if group.matrix else None
+        return Matrix(group.document, path=place)
     return load_matrix(group.matrix) if group.matrix else Matrix({})
 
 

@@ -15,6 +15,7 @@ import jinja2
 from jinja2.filters import do_float, do_int
 from jinja2.sandbox import SandboxedEnvironment
 
+from jitlto.base.diagnostic import Location
 from jitlto.base.errors import RenderError
 from jitlto.base.text import suggest
 
@@ -35,7 +36,9 @@ class Template:
 
     def __init__(self, path: Path, syntax: str, params: Sequence[str] = (), directories: Sequence[Path] = ()) -> None:
         self.text: str | None = None  # in place of the file's
-        self._path, self._params, self._directories = path, params, (path.parent, *directories)
+        #: Its file.
+        self.path = path
+        self._params, self._directories = params, (path.parent, *directories)
         #: The names that were looked up.
         self.used: set[str] = set()
         self._environment = _Environment(self._directories, self.used) if syntax == "jinja" else None
@@ -56,17 +59,23 @@ class Template:
                 raise self._describe(error, combination, entry) from None
         return texts[-1], tuple(texts[:-1])
 
-    def locate(self, combination: Mapping[str, str], line: int) -> str:
-        """Return the place of the template from which a line of the file's text for a combination comes."""
-        if self._environment is not None:  # the text again, in which each line has its number in the template
-            source = ""
-            for first, kind, part in self._environment.lex(self._path.read_text("utf-8-sig")):
-                mark = "\0{}\0" if kind == "data" else ""
-                source += "\n".join(text + mark.format(n) for n, text in enumerate(part.split("\n"), first))
-            with suppress(Exception):  # what is made of a text may need it as it is
-                lines = self._environment.from_string(source).render(combination).split("\n")
-                line = int(re.findall("\0(\\d+)\0", "\n".join(lines[line - 1 :]))[0])
-        return f"{self._path}:{line}"
+    def locate(self, combination: Mapping[str, str], line: int) -> int | None:
+        """Return the line of the template from which a line of the file's text for a combination comes.
+
+        None if it comes from what the template includes, or from a value of several lines.
+        """
+        if self._environment is None:
+            lines = self.path.read_text("utf-8-sig").split("\n")
+            values = (combination.get(match[1], "") for text in lines for match in _PLACEHOLDER.finditer(text))
+            return None if any("\n" in value for value in values) else line
+        source = ""  # the text again, in which each line has its number in the template
+        for first, kind, part in self._environment.lex(self.path.read_text("utf-8-sig")):
+            mark = "\0{}\0" if kind == "data" else ""
+            source += "\n".join(text + mark.format(n) for n, text in enumerate(part.split("\n"), first))
+        with suppress(Exception):  # what is made of a text may need it as it is
+            lines = self._environment.from_string(source).render(combination).split("\n")
+            return int(re.findall("\0(\\d+)\0", lines[line - 1])[0])
+        return None
 
     def _render(self, entry: str | None, values: Mapping[str, Value]) -> str:
         if entry not in self._made:
@@ -78,9 +87,9 @@ class Template:
     def _make(self, entry: str | None) -> jinja2.Template | _CMakeTemplate:
         entry = self.text if entry is None else entry
         if self._environment is None:
-            return _CMakeTemplate(self._path.read_text("utf-8-sig") if entry is None else entry, self.used)
+            return _CMakeTemplate(self.path.read_text("utf-8-sig") if entry is None else entry, self.used)
         if entry is None:
-            return self._environment.get_template(self._path.name)
+            return self._environment.get_template(self.path.name)
         return self._environment.from_string(entry)
 
     def _describe(self, error: Exception, combination: Mapping[str, str], entry: str | None) -> RenderError:
@@ -105,9 +114,9 @@ class Template:
             return RenderError(f"{what} (params entry {entry!r})", code=code, hint=hint)
         return RenderError(what, code=code, where=self._locate(error), hint=hint)
 
-    def _locate(self, error: Exception) -> str:
+    def _locate(self, error: Exception) -> Location:
         """Find the file and line of the template, or of one that it includes, at which rendering failed."""
-        file, line = str(self._path), 0
+        file, line = str(self.path), None
         directories = [os.path.normpath(each) for each in self._directories]
         if isinstance(error, jinja2.TemplateSyntaxError):
             file, line = error.filename or file, error.lineno
@@ -118,7 +127,7 @@ class Template:
             for frame, number in traceback.walk_tb(error.__traceback__):
                 if any(map(Path(frame.f_code.co_filename).is_relative_to, directories)):
                     file, line = frame.f_code.co_filename, number
-        return f"{file}:{line}" if line else file
+        return Location(file, line)
 
 
 class _CMakeTemplate:

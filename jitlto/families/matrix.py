@@ -6,13 +6,16 @@ no combination are cut. As the JSON parser, this recurses into what is nested, a
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
 from jitlto.base import files
+from jitlto.base.cached import cached_property
+from jitlto.base.diagnostic import Diagnostic, Location, Severity
 from jitlto.base.errors import MatrixError
 
 #: The most combinations of a matrix from which a family is made.
@@ -20,6 +23,7 @@ MOST_COMBINATIONS = 1_000_000
 
 Value: TypeAlias = str | int | float | bool | None
 
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,\n]|[^\s\[\]{}:,"]+')
 _LENIENT = "or preview the matrix with `jitlto expand --lenient`"
 
 
@@ -69,7 +73,8 @@ class Matrix:
     Args:
         value: The JSON document, as ``json.loads`` returns it.
         lenient: Plain semantics: any JSON value is a leaf, and of two members that write one name the later wins.
-        path: The document's file, or what messages call it.
+        path: The document's file, what messages call it, or its place in a file.
+        text: Its JSON, which has the lines.
 
     Attributes:
         count: The number of combinations, computed without making them. It may have thousands of digits.
@@ -77,13 +82,15 @@ class Matrix:
         warnings: Breaches of the naming convention, each with its place and a better name.
 
     Raises:
-        MatrixError: If the document breaks a rule. ``where`` has file and JSON pointer, as in ``matrix.json (/a/0)``,
-            or without a file only the pointer.
+        MatrixError: If the document breaks a rule. ``where`` has place and JSON pointer, as in
+            ``matrix.json:2:8 (/a/0)``, or without a file only the pointer.
     """
 
-    def __init__(self, value: object, *, lenient: bool = False, path: Path | str | None = None) -> None:
-        self._lenient, self._path = lenient, path
-        self.warnings: tuple[str, ...] = ()
+    def __init__(
+        self, value: object, *, lenient: bool = False, path: Location | Path | str | None = None, text: str = ""
+    ) -> None:
+        self._lenient, self._path, self._text = lenient, path, text
+        self.warnings: tuple[Diagnostic, ...] = ()
         # In an array, so that the top is no special case.
         self._root = _Node.of(False, "", [self._compile(value, None, "")])
         self.count = self._root.count
@@ -97,6 +104,11 @@ class Matrix:
     def combinations(self) -> Iterator[dict[str, Value]]:
         """Yield the combinations in order, each as a new dict. Memory does not grow with their number."""
         return (dict([leaf.pair for leaf in leaves]) for leaves in _ways(self._root))
+
+    def find(self, name: str, value: str | None = None) -> Location | str | None:
+        """Return the place of the first value that is written under a name, or of a given one; None without one."""
+        leaves = (leaf for leaf in _leaves(self._root) if leaf.pair[0] == name and value in (None, leaf.pair[1]))
+        return next((self._locate(leaf.pointer) for leaf in leaves), None)
 
     def _compile(self, value: object, name: str | None, pointer: str) -> _Node | _Leaf:
         """Compile a part of the document, and note breaches of the naming convention.
@@ -117,7 +129,11 @@ class Matrix:
             raise self._error("the name of a member is not a string", pointer, "not-json")
         places = {each: _join(pointer, each) for each in sorted(value)}
         breaches = ((place, _check_name(each, value)) for each, place in places.items())
-        self.warnings += tuple(f"{self._locate(place)}: {breach}" for place, breach in breaches if breach)
+        self.warnings += tuple(
+            Diagnostic.at(self._locate(place), breach, "matrix-name", Severity.WARNING)
+            for place, breach in breaches
+            if breach
+        )
         return _Node.of(True, pointer, [self._compile(value[each], each, place) for each, place in places.items()])
 
     def _check_leaf(self, value: object, name: str | None, pointer: str) -> tuple[str, Value]:
@@ -181,11 +197,41 @@ class Matrix:
     def _error(self, what: str, pointer: str, code: str, hint: str | None = None) -> MatrixError:
         return MatrixError(what, code=f"matrix-{code}", where=self._locate(pointer) or None, hint=hint)
 
-    def _locate(self, pointer: str) -> str:
-        """Describe a place in the document: ``matrix.json (/a/0)``, or without a file only the JSON pointer."""
+    def _locate(self, pointer: str) -> Location | str:
+        """Return a place in the document, or without a file only the JSON pointer."""
         if self._path is None:
             return pointer
-        return f"{self._path} ({pointer})" if pointer else f"{self._path}"
+        if isinstance(self._path, Location):
+            return replace(self._path, about=f"{self._path.about} ({pointer})" if pointer else self._path.about)
+        line, column = self._places.get(pointer, (None, None))
+        return Location(str(self._path), line, column, f"({pointer})" if pointer else "")
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        """Line and column of each member and element of the text by its JSON pointer; of two members, the second."""
+        places: dict[str, tuple[int, int]] = {}
+        inside: list[tuple[str, bool, int]] = []  # pointer, whether it is an object, and the elements so far
+        pointer, before, line, begin = "", "", 1, 0
+        for match in _TOKEN.finditer(self._text):
+            token, position = match[0], match.start()
+            if token == "\n":
+                line, begin = line + 1, match.end()
+                continue
+            if inside and before in "{[,":
+                parent, is_object, count = inside[-1]
+                pointer = _join(parent, json.loads(token)) if is_object and token != "}" else f"{parent}/{count}"
+                inside[-1] = parent, is_object, count + 1
+                places[pointer] = line, position - begin + 1
+            if token in "{[":
+                inside.append((pointer, token == "{", 0))
+            elif token in "}]":
+                inside.pop()
+            before = token
+        return places
+
+
+def _leaves(node: _Node | _Leaf) -> Iterator[_Leaf]:
+    return iter([node]) if isinstance(node, _Leaf) else chain.from_iterable(map(_leaves, node.items))
 
 
 def _ways(node: _Node | _Leaf) -> Iterator[list[_Leaf]]:
@@ -252,9 +298,9 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
         text = data.decode("utf-8-sig")
     except OSError as why:
         what = f"cannot read the matrix: {why.strerror}"
-        raise MatrixError(what, code="matrix-unreadable", where=str(path), hint="name a JSON file") from why
+        raise MatrixError(what, code="matrix-unreadable", where=Location(str(path)), hint="name a JSON file") from why
     except UnicodeDecodeError as why:
-        where, hint = f"{path}:{data.count(10, 0, why.start) + 1}", "save the file as UTF-8"
+        where, hint = Location(str(path), data.count(10, 0, why.start) + 1), "save the file as UTF-8"
         raise MatrixError(f"invalid UTF-8: {why.reason}", code="matrix-not-json", where=where, hint=hint) from why
     return parse_matrix(text, str(path), lenient=lenient)[1]
 
@@ -273,14 +319,14 @@ def parse_matrix(text: str, name: str, *, lenient: bool = False) -> tuple[object
     Raises:
         MatrixError: If it is not JSON, or breaks a rule.
     """
-    where, code, hint = name, "matrix-not-json", None
+    where, code, hint = Location(name), "matrix-not-json", None
     try:
         if text.strip():
             value: object = json.loads(text, object_pairs_hook=None if lenient else _make_object)
-            return value, Matrix(value, lenient=lenient, path=name)
+            return value, Matrix(value, lenient=lenient, path=name, text=text)
         what, hint = "the matrix is empty", 'write a JSON object, such as {"n": ["1"]}'
     except json.JSONDecodeError as why:
-        what, where = f"invalid JSON: {why.msg}", f"{name}:{why.lineno}:{why.colno}"
+        what, where = f"invalid JSON: {why.msg}", Location(name, why.lineno, why.colno)
     except RecursionError:
         what, hint = "nested too deeply", "flatten arrays within arrays, and objects within objects"
         code = "matrix-too-large"

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jitlto.base.diagnostic import Diagnostic, Location, Severity
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.base.text import suggest
+from jitlto.base.toml_reader import find_place
 from jitlto.families import plain_text
 from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration, read_matrix
 from jitlto.families.matrix import MOST_COMBINATIONS, Matrix
@@ -40,15 +45,30 @@ class RenderedHeaders(dict[str, bytes]):
         try:
             self[name] = text = self.templates[name].render(self._combination)[0].encode()
         except RenderError as error:
-            if error.code == "render-undefined":
-                error.hint = f"{error.hint}; what an interface includes is rendered for every entrypoint and group"
             raise _in_context(error, self._combination, self._group) from None
         return text
 
-    def locate(self, text: str) -> str:
-        """Return a text in which places in these headers, ``name:1`` or ``name(1)``, are those in their templates."""
-        place = rf"(?<![\w./-])({'|'.join(map(re.escape, self)) or '(?!)'})(?::(\d+)|\((\d+)\))"
-        return re.sub(place, lambda m: self.templates[m[1]].locate(self._combination, int(m[2] or m[3])), text)
+    def place(self, name: str, line: int) -> Location:
+        """Return the place in its template of a line of a header."""
+        values = {each: self._combination[each] for each in self._combination if each in self.templates[name].used}
+        about = f"({describe_combination(values)})"
+        return _place(self.templates[name], self._combination, line, self[name].decode(), name, about)
+
+
+@cache
+def _directory() -> Path:
+    """Make the directory of rendered sources that messages name."""
+    return Path(tempfile.mkdtemp(prefix="jitlto-rendered-"))
+
+
+def _place(template: Template, combination: Mapping[str, str], line: int, text: str, name: str, about: str) -> Location:
+    """Return the place in a template of a line that is rendered from it; or in the text, written to a file."""
+    if (found := template.locate(combination, line)) is not None:
+        return Location(str(template.path), found, about=about)
+    file = _directory() / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, "utf-8")
+    return Location(str(file), line, about=f"{about}, rendered from {template.path}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +82,9 @@ class RenderedSource:
     params: tuple[str, ...]  # the kernel's declared parameters, rendered
     headers: RenderedHeaders  # those that it may include, and are generated for it
 
+    family: Path  # where it is declared
+    matrix: Matrix
+    template: Template
     interfaces: tuple[str, ...] = ()  # the family's, in order; none of what was compiled elsewhere
 
     @property
@@ -76,9 +99,39 @@ class RenderedSource:
         return (*self.key.parameters, *entry)
 
     @property
-    def origin(self) -> str:
-        """Template, group and combination, for messages."""
-        return f"{self.group.source} (group {self.group.name}, {describe_combination(self.combination)})"
+    def about(self) -> str:
+        """Group and combination, for the end of a message."""
+        return f"(group {self.group.name}, {describe_combination(self.combination)})"
+
+    @property
+    def origin(self) -> Location:
+        """The template; or where a value is written, or the group, on which the path of a file depends."""
+        if self.group.template:
+            return Location(str(self.group.template), about=self.about)
+        values = (self.matrix.find(*each) for each in self.combination.items() if each[0] in self.template.used)
+        found = next((each for each in values if isinstance(each, Location)), None) if self.group.binary else None
+        return replace(found or self.declared(f"{self.group.source!r}"), about=self.about)
+
+    def declared(self, what: str) -> Location:
+        """Return the place in ``family.toml`` that a message about its group is about."""
+        return find_place(self.family, f"{self.group.role}.{self.group.name}", what)
+
+    def place(self, line: int) -> Location:
+        """Return the place in its template of a line of the text; where it has none, that of the text in a file."""
+        if not self.group.template:
+            return self.origin
+        return _place(self.template, self.combination, line, self.text, self.key.file_name, self.about)
+
+    def place_in(self, name: str, line: int) -> Location | None:
+        """Return the place of a line of the text, or of a header that is generated for it; None of another file."""
+        if name == f"{self.key}.cu":
+            return self.place(line)
+        return self.headers.place(name, line) if name in self.headers else None
+
+    def find(self, word: str) -> Location:
+        """Return the place of the first mention of a word in the text, or of its first line."""
+        match = re.search(rf"\b{re.escape(word)}\b", self.text)
+        return self.place(self.text.count("\n", 0, match.start()) + 1 if match else 1)
 
 
 def describe_combination(combination: Mapping[str, str]) -> str:
@@ -87,7 +140,7 @@ def describe_combination(combination: Mapping[str, str]) -> str:
 
 
 def render_family(
-    family: FamilyDeclaration, *, on_warning: Callable[[str], object] = lambda _: None
+    family: FamilyDeclaration, *, on_warning: Callable[[Diagnostic], object] = lambda _: None
 ) -> Iterator[RenderedSource]:
     """Render every combination of every group, groups by name, combinations in matrix order.
 
@@ -106,14 +159,13 @@ def render_family(
     """
     from jitlto.families.language import Template  # Jinja takes 80 ms, and callers' side never renders
 
-    idle: dict[str, set[str]] = {}  # what no group uses, by matrix
+    idle: dict[tuple[str, str], tuple[Matrix, set[str]]] = {}  # what no group uses, by matrix
     for group in family.groups:
         if group.supplied:
             continue
         matrix = read_matrix(group)
         for warning in matrix.warnings:
             on_warning(warning)
-        where = f"{family.path} [{group.role}.{group.name}]"
         template = Template(group.template or family.path, group.syntax, group.params, family.templates)
         template.text, interfaces = group.text, () if group.binary else family.interfaces
         generated = {
@@ -121,34 +173,40 @@ def render_family(
             for name, path in family.generated
         }
         keys: dict[tuple[tuple[str, str], ...], list[FragmentKey]] = defaultdict(list)
-        combinations = _list_combinations(family, group, matrix, where)
+        combinations = _list_combinations(family, group, matrix)
         for key, combination in combinations.items():
             try:
                 text, params = template.render(combination)
             except RenderError as error:
-                raise _in_context(error, combination, group.name, where) from None
+                if error.place is None or group.binary:
+                    error.place = family.place(group, "binary" if group.binary else error.what)
+                raise _in_context(error, combination, group.name) from None
             headers = RenderedHeaders(generated, combination, group.name)
-            yield RenderedSource(key, group, combination, text, params, headers, interfaces)
+            made_of = family.path, matrix, template
+            yield RenderedSource(key, group, combination, text, params, headers, *made_of, interfaces)
             contents = {"": text} | {name: headers[name].decode() for name in sorted(headers)}
             keys[tuple((name, plain_text.digest(each)) for name, each in contents.items())].append(key)
-        _check_sources(group, keys, where)
+        _check_sources(family, group, keys)
         names = {name for combination in combinations.values() for name in combination}
         used = names & template.used.union(*(each.used for each in generated.values()))
-        _check_used(family, group, used, where)
+        _check_used(family, group, used)
         left = names.difference(used, group.key)
-        place = where if group.document is not None else str(group.matrix)
-        idle[place] = idle.get(place, left) & left
-    for place, name in sorted((place, name) for place, names in idle.items() for name in names):
-        on_warning(f"{place}: nothing uses {name}: no template, params or key of {family.name}; remove it")
+        place = str(group.matrix), group.name if group.document is not None else ""
+        idle[place] = matrix, idle.get(place, (matrix, left))[1] & left
+    for _, (matrix, names) in sorted(idle.items(), key=lambda each: each[0]):
+        for name in sorted(names):
+            what = f"nothing uses {name}: no template, params or key of {family.name}"
+            on_warning(Diagnostic.at(matrix.find(name), what, "matrix-idle", Severity.WARNING, hint="remove it"))
 
 
 def _list_combinations(
-    family: FamilyDeclaration, group: GroupDeclaration, matrix: Matrix, where: str
+    family: FamilyDeclaration, group: GroupDeclaration, matrix: Matrix
 ) -> dict[FragmentKey, Mapping[str, str]]:
     """Return the combinations of a group by their keys, in matrix order."""
     if matrix.count > MOST_COMBINATIONS:
         what = f"{group.matrix} gives more than {MOST_COMBINATIONS:,} combinations"
         hint = "split the group and link the parts: N + M fragments give N x M kernels"
+        where = family.place(group, "matrix")
         raise FamilyError(what, code="family-too-many-combinations", where=where, hint=hint)
     combinations: dict[FragmentKey, Mapping[str, str]] = {}
     for values in matrix.combinations():
@@ -161,6 +219,7 @@ def _list_combinations(
                 hint = "remove it from key, or add it to every branch of the matrix"
                 if near := suggest(name, combination):
                     hint = f"{near} correct key or the matrix"
+                where = family.place(group, what)
                 raise FamilyError(what, code="family-missing-key-parameter", where=where, hint=hint)
         key = FragmentKey.make(family.name, group.name, {name: combination[name] for name in group.key})
         if key in combinations:
@@ -168,21 +227,23 @@ def _list_combinations(
             what = f"two combinations of {group.matrix} have the key {key}: {both}"
             differing = {name for name, _ in combinations[key].items() ^ combination.items()}
             hint = f"add to key what tells them apart: {' or '.join(sorted(differing))}"
+            where = family.place(group, "key")
             raise FamilyError(what, code="family-duplicate-key", where=where, hint=hint)
         combinations[key] = combination
     return combinations
 
 
-def _check_sources(group: GroupDeclaration, by_content: Mapping[Any, Sequence[FragmentKey]], where: str) -> None:
+def _check_sources(
+    family: FamilyDeclaration, group: GroupDeclaration, by_content: Mapping[Any, Sequence[FragmentKey]]
+) -> None:
     """Check that keys have different sources, unless they differ in ``shared`` parameters alone.
 
     Whoever asked for another value of a parameter on which no source depends would get the same kernel. Of headers only
     generated ones need be compared: all sources of a group find the same others.
 
     Args:
-        group: The group.
+        family, group: The group, and its family.
         by_content: The keys by their source and, by name, the generated headers that it may include.
-        where: The group's table.
     """
     for content, (first, *others) in by_content.items():
         generated = "".join(f" and in {name}" for name, _ in content[1:])
@@ -193,17 +254,17 @@ def _check_sources(group: GroupDeclaration, by_content: Mapping[Any, Sequence[Fr
                 what = f"{first} and {other} have the same source: nothing in it{generated} depends on {names}"
                 hint = f"use {names} in {group.source}, or remove it from key and from the matrix; "
                 hint += f"if the two are meant to be the same, declare it: shared = {shared}"
+                where = family.place(group, f"key {undeclared[0]!r}")
                 raise FamilyError(what, code="family-same-source", where=where, hint=hint)
 
 
-def _check_used(family: FamilyDeclaration, group: GroupDeclaration, used: Collection[str], where: str) -> None:
+def _check_used(family: FamilyDeclaration, group: GroupDeclaration, used: Collection[str]) -> None:
     """Check that each key parameter is used, or may stand for one that is, or tells fragments of groups apart.
 
     Args:
         family: The group's family.
         group: The group.
         used: The parameters that its template and ``params`` look up.
-        where: Its table.
     """
     left = [name for name in group.key if name not in used and name not in group.shared]
     if not (left and family.has_kernels) or not set(used).issubset(group.key):
@@ -214,10 +275,10 @@ def _check_used(family: FamilyDeclaration, group: GroupDeclaration, used: Collec
         what = f"nothing uses the key parameter {name}: {group.source} and params do without it"
         shared = json.dumps([*group.shared, name])
         hint = f"use it in the template, remove it from key and from the matrix, or declare it: shared = {shared}"
+        where = family.place(group, f"key {name!r}")
         raise FamilyError(what, code="family-unused-key", where=where, hint=hint)
 
 
-def _in_context(error: RenderError, combination: Mapping[str, str], group: str, where: str = "") -> RenderError:
-    described = describe_combination(combination)
-    context = f"({described})" if error.where is None else f"(group {group}, {described})"
-    return RenderError(f"{error.what} {context}", code=error.code, where=error.where or where, hint=error.hint)
+def _in_context(error: RenderError, combination: Mapping[str, str], group: str) -> RenderError:
+    error.what = f"{error.what} (group {group}, {describe_combination(combination)})"
+    return error

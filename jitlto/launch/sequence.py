@@ -179,7 +179,7 @@ class LaunchSequence:
         """Let an error say which launch it is about."""
         kernel = self.steps[number].launcher.chosen.kernel
         place = f", {error.where}" if error.where not in (None, kernel) else ""
-        error.where = f"launch {number + 1} of {len(self.steps)}, {kernel}{place}"
+        error.place = f"launch {number + 1} of {len(self.steps)}, {kernel}{place}"
         return error
 
 

@@ -2,27 +2,7 @@
 
 import msgspec
 
-
-class Place(msgspec.Struct, frozen=True):
-    """The place of a finding: a fragment's key or a family's name, the configuration, and the target of the link."""
-
-    subject: str
-    configuration: dict[str, str]
-    arch: str | None = None
-    message: str = ""
-
-
-class Cause(msgspec.Struct, frozen=True):
-    """A cause of failures or notes, with all places; ``message``, ``hint`` and ``log`` are those of the first."""
-
-    kind: str
-    archs: tuple[str, ...]
-    message: str
-    hint: str | None
-    log: str
-    at: tuple[Place, ...]
-    count: int = 0
-    code: str = ""
+from jitlto.base.diagnostic import Diagnostic, Severity
 
 
 class FamilyCheck(msgspec.Struct, frozen=True):
@@ -34,6 +14,7 @@ class FamilyCheck(msgspec.Struct, frozen=True):
         linked: How many kernels were linked for each target: all, or of more than 10,000 a covering set.
         cubins: How many links of cubins were made beside those of LTO-IR.
         known: How many of the links an earlier check had made, so that they were not made again.
+        failed: How many links failed.
     """
 
     family: str
@@ -41,12 +22,22 @@ class FamilyCheck(msgspec.Struct, frozen=True):
     fragments: int
     kernels: int
     completed_by_callers: int
-    failures: tuple[Cause, ...]
-    notes: tuple[Cause, ...]
+    diagnostics: tuple[Diagnostic, ...]
     compared: int | None = None
     linked: int = 0
     known: int = 0
     cubins: int = 0
+    failed: int = 0
+
+    @property
+    def failures(self) -> list[Diagnostic]:
+        """What does not hold, each cause once."""
+        return [each for each in self.diagnostics if each.severity is Severity.ERROR]
+
+    @property
+    def notes(self) -> list[Diagnostic]:
+        """What else was found."""
+        return [each for each in self.diagnostics if each.severity is Severity.NOTE]
 
 
 class CheckResult(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """Fragments from compiled sources: the checks of a group's role and of ``params``."""
 
 import hashlib
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from jitlto.build.assemble import assemble
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.nvrtc import Compiler
 from jitlto.families.declaration import GroupDeclaration
+from jitlto.families.language import Template
+from jitlto.families.matrix import Matrix
 from jitlto.families.templates import RenderedHeaders, RenderedSource
 from jitlto.record.fragment import Fragment, FragmentKey, ImageKind, Parameter, Role
 from jitlto.record.headers import Source
@@ -35,16 +38,20 @@ def make(
     role: Role = Role.ENTRYPOINT,
     entry: str | None = None,
 ) -> tuple[Fragment, dict[str, bytes]]:
-    group = GroupDeclaration("g", role, (), None, template=Path("g.cu.jinja"), params=params, entry=entry)
-    return assemble(
-        RenderedSource(FragmentKey("f", "g"), group, {"a": "1"}, text, params, RenderedHeaders({}, {}, "g")),
-        compile_text(text),
+    template = Path(tempfile.mkdtemp()) / "g.cu.jinja"
+    template.write_text(text)
+    (toml := template.with_name("family.toml")).write_text(f"[{role}.g]\nparams = {list(params)}\n")
+    group = GroupDeclaration("g", role, (), None, template=template, params=params, entry=entry)
+    made_of = toml, Matrix({}), Template(template, "cmake")
+    rendered = RenderedSource(
+        FragmentKey("f", "g"), group, {"a": "1"}, text, params, RenderedHeaders({}, {}, "g"), *made_of
     )
+    return assemble(rendered, compile_text(text))
 
 
 def refuse(code: str, text: str, *names: str, params: tuple[str, ...] = ()) -> None:
     """Expect an error with this code, whose message has the template, the combination and the names."""
-    with raises(BuildError, code, "g.cu.jinja (group g, a=1)", *names):
+    with raises(BuildError, code, "g.cu.jinja:", "(group g, a=1)", *names):
         make(text, params)
 
 

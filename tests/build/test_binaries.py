@@ -11,7 +11,6 @@ from jitlto.base.errors import ArchitectureError, BuildError, FamilyError, Rende
 from jitlto.base.versions import Architecture, Version
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
-from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.shards import Shard
 from jitlto.check.check import check
 from jitlto.compile.family_files import family_files
@@ -141,7 +140,8 @@ def test_a_file_of_which_nobody_requires_anything_is_a_fragment_too(tmp_path: Pa
     """Of a family for others, for example; a check says it of one with kernels."""
     family = make(tmp_path, ltoir(), {"kern.cu.jinja": "__global__ void kern(float* x) { *x = helper(*x); }\n"})
     (found,) = check(family.database).families
-    assert [(cause.kind, cause.at[0].subject) for cause in found.failures] == [("unused", "made/library[]")]
+    assert [cause.code for cause in found.failures] == ["build-unused-fragment"]
+    assert "made/library[]" in found.failures[0].message
 
 
 def test_a_file_may_call_another(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_file_that_is_missing_or_a_directory_is_one_error(tmp_path: Path) -> N
 @pytest.mark.parametrize("form", [ltoir, ptx, cubin, wrapped])
 def test_a_function_with_another_layout_is_refused(tmp_path: Path, form: Callable[[str], bytes]) -> None:
     text = LIBRARY.replace("twice(float a) { return", "twice(double a) { return")
-    with raises(UnplannedKernelsError, None, "made/library[]", "(4)(8)", "(4)(4)"):
+    with raises(BuildError, "build-unplanned-kernels", "made/library[]", "(4)(8)", "(4)(4)"):
         make(tmp_path, form(text))
 
 
@@ -335,7 +335,7 @@ def test_names_are_rendered_as_templates_are(tmp_path: Path) -> None:
     toml = _BY_TYPE["family.toml"]
     with raises(FamilyError, "family-same-source", "type=float", "type=double", where="[device.library]"):
         make(tmp_path, b"", _BY_TYPE | {"family.toml": toml.replace("../{{type}}/lib.{{end}}", "lib.bin")})
-    with raises(RenderError, "render-undefined", "'typ'", "group library", where="family.toml"):
+    with raises(RenderError, "render-undefined", "'typ'", "group library", where="family.toml in [device.library]"):
         make(tmp_path, b"", _BY_TYPE | {"family.toml": toml.replace("{{type}}", "{{typ}}")})
 
 
@@ -356,7 +356,9 @@ def test_a_file_that_defines_what_another_fragment_defines_is_refused(
 extern "C" __device__ __noinline__ float inner(float a) { return a + counter; }
 __global__ void kern(float* x) { *x = op(twice(inner(*x))); }
 """
-    with raises(UnplannedKernelsError, None, "made/kern[] and by made/library[]", "plan-duplicate-definition"):
+    with raises(
+        BuildError, "build-unplanned-kernels", "made/kern[] and by made/library[]", "plan-duplicate-definition"
+    ):
         make(tmp_path, form(LIBRARY + own), {"kern.cu.jinja": kern})
 
 
@@ -381,7 +383,7 @@ def make_two(directory: Path, form: Callable[[str], bytes], own: str, others: st
 @pytest.mark.parametrize("form", [ltoir, ptx, cubin, wrapped])
 def test_two_files_that_define_one_function_are_refused(tmp_path: Path, form: Callable[[str], bytes]) -> None:
     strong = _INNER.replace("inline ", "")
-    with raises(UnplannedKernelsError, None, "made/helper[]", "made/library[]", "plan-duplicate-definition"):
+    with raises(BuildError, "build-unplanned-kernels", "made/helper[]", "made/library[]", "plan-duplicate-definition"):
         make_two(tmp_path, form, strong, strong)
 
 
@@ -401,7 +403,7 @@ def test_inline_functions_of_machine_code_are_said_not_to_be_compared(
     family = make_two(tmp_path, form, _INNER, _INNER.replace("* 2", "* 3"))
     (found,) = check(family.database).families
     assert found.holds
-    assert [note.kind for note in found.notes] == ["uncompared"]
+    assert [note.code for note in found.notes] == ["build-uncompared"]
     assert "agree" not in succeeds("check", family.database.path)
 
 

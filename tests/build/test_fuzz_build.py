@@ -138,7 +138,7 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
 def test_an_interface_that_no_include_can_name_is_refused(tmp_path: Path, interface: str) -> None:
     quoted = interface.replace('"', '\\"')
     files = changed(family__toml=MINI["family.toml"].replace('"op.cuh"', f'"{quoted}"'))
-    with raises(FamilyError, "family-interface", where="family.toml [device.op]"):
+    with raises(FamilyError, "family-interface", where="family.toml in [device.op]"):
         declaration.load_family(write(tmp_path, files))
 
 

@@ -9,7 +9,6 @@ from jitlto.base.errors import BuildError, CompileError, FamilyError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
-from jitlto.build.proof import UnplannedKernelsError
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
 from jitlto.database import FragmentDatabase
@@ -105,7 +104,7 @@ def test_a_definition_of_another_overload_is_refused(
     keys = ("act/activation[name=relu]", "act/kern", "activation.cuh:3 declares `")
     if "\n" not in definition:
         keys += (f"relu.cuh:1 has `{definition.partition('{')[0].strip()}`",)
-    with raises(UnplannedKernelsError, None, *keys, *names):
+    with raises(BuildError, "build-unplanned-kernels", *keys, *names):
         build_family(family(interface, definition, **options))
 
 
@@ -165,7 +164,7 @@ def test_parts_are_checked_when_they_are_merged(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_and_then_layouts_are_compared(build_family: BuildFamily) -> None:
     source = SLIP | {"relu.cuh": "__device__ double activation(float x) { return x > 0; }", "family.toml": TOML + NONE}
-    with raises(UnplannedKernelsError, None, "act/kern[]", "act/activation[name=relu]", "layout"):
+    with raises(BuildError, "build-unplanned-kernels", "act/kern[]", "act/activation[name=relu]", "layout"):
         build_family(source)
 
 

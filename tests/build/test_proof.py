@@ -7,15 +7,15 @@ import pytest
 from msgspec.structs import replace
 
 from jitlto.base.cache_dir import CacheDir
-from jitlto.base.errors import CompileError
+from jitlto.base.diagnostic import Diagnostic
+from jitlto.base.errors import BuildError, CompileError
 from jitlto.base.versions import Architecture
 from jitlto.build import proof
-from jitlto.build.findings import Kind, group_findings
-from jitlto.build.proof import FamilyProof, UnplannedKernelsError, prove_once, require_kernels
+from jitlto.build.causes import group_causes
+from jitlto.build.proof import FamilyProof, prove_once, require_kernels
 from jitlto.build.proofs import Proofs
 from jitlto.database import FragmentDatabase
 from jitlto.database.writer import write
-from jitlto.record.check_result import Cause
 from jitlto.record.family_record import FamilyRecord, GroupRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Role
 from jitlto.record.options import LinkOptions
@@ -43,32 +43,29 @@ def record(
     return FamilyRecord(name, (), LinkOptions(), (Architecture(75),), tuple(groups), texts, uses)
 
 
-def prove(families: list[FamilyRecord], fragments: Iterable[Fragment], **how: bool) -> list[str]:
+def prove(families: list[FamilyRecord], fragments: Iterable[Fragment], **how: bool) -> list[Diagnostic]:
     with open_written(fragments, families) as database:
         return require_kernels(database, **how)  # type: ignore[arg-type]
 
 
-def causes(*fragments: Fragment) -> list[Cause]:
+def causes(*fragments: Fragment) -> list[Diagnostic]:
     """What keeps kernels of a family from being planned."""
-    with raises(UnplannedKernelsError, "build-unplanned-kernels", *(f.key.family for f in fragments[:1])) as caught:
+    with raises(BuildError, "build-unplanned-kernels", *(f.key.family for f in fragments[:1])) as caught:
         prove([record(*fragments)], fragments)
-    error = caught.value
-    assert isinstance(error, UnplannedKernelsError)  # for mypy
-    (found,) = error.causes.values()
-    for cause in found:
-        assert str(error).count(cause.message) == 1
-    return list(found)
+    for cause in caught.value.causes:
+        assert str(caught.value).count(cause.message) == 1
+    return list(caught.value.causes)
 
 
 def test_a_strong_helper_of_many_kernels_is_one_cause() -> None:
     kernels = [fragment("kern", provides=[HELPER], requires=[OP], role=Role.ENTRYPOINT, n=n) for n in "123"]
     variants = [fragment("op", provides=[OP, HELPER], op_name=name) for name in ("relu", "gelu")]
     (cause,) = causes(*kernels, *variants)
-    assert (cause.code, cause.count) == ("plan-duplicate-definition", 6)
+    assert (cause.code, len(cause.notes)) == ("plan-duplicate-definition", 6)
     for part in ("helper(int)", "f/kern[n=1]", "f/op[op_name="):
         assert part in cause.message
     assert "inline" in (cause.hint or "")
-    assert cause.at[0].configuration.keys() == {"n", "op_name"}
+    assert cause.notes[0].message == "at f/kern: n=1 op_name=gelu"
 
 
 def test_a_helper_of_two_device_fragments_is_refused_where_they_meet() -> None:
@@ -86,14 +83,14 @@ def test_a_helper_of_two_device_fragments_is_refused_where_they_meet() -> None:
 
 def test_what_nothing_defines_is_named_with_who_requires_it() -> None:
     (cause,) = causes(kernel(OP, data_type="float"), kernel(OP, data_type="double"))
-    assert (cause.code, cause.count) == ("plan-missing-provider", 2)
+    assert (cause.code, len(cause.notes)) == ("plan-missing-provider", 2)
     assert "op(float)" in cause.message and "f/kern[data_type=double]" in cause.message
 
 
 def test_a_value_that_a_matrix_lacks_is_in_the_remedy() -> None:
     kernels = kernel(OP, data_type="float"), kernel(OP_DOUBLE, data_type="double")
     (cause,) = causes(*kernels, fragment("op", provides=[OP], data_type="float"))
-    assert cause.at[0].configuration == {"data_type": "double"}
+    assert [note.message for note in cause.notes] == ["at f/kern: data_type=double"]
     assert "data_type=double" in (cause.hint or "") and "op" in (cause.hint or "")
     # Where no value is to blame, the types are.
     (cause,) = causes(*kernels, fragment("op", provides=[OP], n="1"))
@@ -120,7 +117,7 @@ def test_a_family_that_lends_groups_has_no_kernels() -> None:
     own = Fragment(FragmentKey.make("g", "kern", {}), Role.ENTRYPOINT, "k", (), (), (function(OP),), ())
     families = [record(lent), record(own, name="g", uses=("f",))]
     assert prove(families, [lent, own]) == []
-    with raises(UnplannedKernelsError, "build-unplanned-kernels", "op(float)", "g/kern[]"):
+    with raises(BuildError, "build-unplanned-kernels", "op(float)", "g/kern[]"):
         prove(families, [own])
 
 
@@ -139,7 +136,7 @@ def test_fragments_of_a_shared_family_are_unused_only_if_some_user_reaches_other
     assert prove(records, [lent, *other, *caller]) == []
     more = fragment("more", provides=[MORE])
     (advice,) = prove([record(lent, more), *records[1:]], [lent, more, *other, *caller])
-    assert "f/more[]" in advice
+    assert "f/more[]" in advice.message
 
 
 @pytest.mark.parametrize("own", [OP, INLINE_OP])
@@ -147,14 +144,14 @@ def test_a_kernel_that_defines_what_a_group_is_there_for_gets_advice(own: str) -
     mine = fragment("kern", provides=[own], role=Role.ENTRYPOINT)
     variants = [fragment("op", provides=[OP], op_name=name) for name in ("relu", "gelu")]
     (advice,) = prove([record(mine, *variants)], [mine, *variants])
-    assert all(part in advice for part in ("op(float)", "f/op["))
+    assert all(part in advice.message for part in ("op(float)", "f/op["))
 
 
 def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     proofs = Proofs(CacheDir(tmp_path / "cache", 1 << 20))
 
-    def once(digest: str, *fragments: Fragment, allow_incomplete: bool = False) -> list[str]:
-        advice: list[str] = []
+    def once(digest: str, *fragments: Fragment, allow_incomplete: bool = False) -> list[Diagnostic]:
+        advice: list[Diagnostic] = []
         with open_written(fragments, [record(*fragments)]) as database:
             monkeypatch.setattr(proof, "FragmentDatabase", lambda *_: database)
             given = proofs, advice, database.fragments(), database.path, digest * 64
@@ -163,7 +160,7 @@ def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypa
 
     good, bad = (kernel(OP), fragment("op", provides=[OP])), kernel(OP)
     for _ in range(2):
-        with raises(UnplannedKernelsError):
+        with raises(BuildError, "build-unplanned-kernels"):
             once("1", bad)
         assert once("1", bad, allow_incomplete=True)
     assert once("2", *good) == []
@@ -229,11 +226,11 @@ def found_of(tmp_path: Path) -> Prove:
 
 
 def failures(found: FamilyProof) -> list[tuple[str, dict[str, str]]]:
-    return [(failure.kind.value, dict(failure.configuration)) for failure in found.failures]
+    return [(failure.code, dict(values)) for failure, values in found.failures]
 
 
-def notes(found: FamilyProof, kind: Kind) -> list[str]:
-    return [note.message for note in found.notes if note.kind is kind]
+def notes(found: FamilyProof, code: str) -> list[str]:
+    return [note.message for note, _ in found.notes if note.code == code]
 
 
 def test_a_value_that_only_one_of_two_groups_has_is_a_failure_that_names_the_combination(found_of: Prove) -> None:
@@ -243,8 +240,8 @@ def test_a_value_that_only_one_of_two_groups_has_is_a_failure_that_names_the_com
         *(fragment("op", provides=[OP], metric=m) for m in ("l1", "l2")),
         fragment("helper", provides=[HELPER], metric="l1"),
     )
-    assert failures(found) == [("requirement", {"data_type": "float", "metric": "l2"})]
-    assert "metric=l2" in found.failures[0].message
+    assert failures(found) == [("plan-unknown-value-combination", {"data_type": "float", "metric": "l2"})]
+    assert "metric=l2" in found.failures[0][0].message
     assert len(found.kernels) == 3
 
 
@@ -252,14 +249,14 @@ def test_authors_get_an_authors_remedy(found_of: Prove) -> None:
     found = found_of(
         kernel(OP, veclen="16"), *(fragment("op", provides=[OP], veclen=n) for n in ("1", "4")), kernel(veclen="4")
     )
-    hint = found.failures[0].hint or ""
+    hint = found.failures[0][0].hint or ""
     assert "matrix" in hint and "kern" in hint and "give" not in hint
 
 
 def test_two_names_of_one_type_in_two_matrices_are_named(found_of: Prove) -> None:
     found = found_of(kernel(OP, data_type="int8_t"), fragment("op", provides=[OP], data_type="signed char"))
-    assert {failure.kind for failure in found.failures} == {Kind.REQUIREMENT, Kind.UNUSED}
-    assert all(part in found.failures[-1].message for part in ("data_type=int8_t", "data_type=signed char"))
+    assert {code for code, _ in failures(found)} == {"plan-unknown-value-combination", "build-unused-fragment"}
+    assert all(part in found.failures[-1][0].message for part in ("data_type=int8_t", "data_type=signed char"))
 
 
 def test_layouts_that_differ_are_a_failure_only_where_the_two_meet(found_of: Prove) -> None:
@@ -272,8 +269,8 @@ def test_layouts_that_differ_are_a_failure_only_where_the_two_meet(found_of: Pro
     )
     assert found.holds
     found = found_of(kernel(small), fragment("op", provides=[large], data_type="float"))
-    assert [failure.kind for failure in found.failures] == [Kind.INTERFACE]
-    assert "layout (4)(8)" in found.failures[0].message
+    assert [code for code, _ in failures(found)] == ["plan-interface-mismatch-layout"]
+    assert "layout (4)(8)" in found.failures[0][0].message
 
 
 @pytest.mark.parametrize(
@@ -292,9 +289,9 @@ def test_a_fragment_that_no_kernel_contains_is_a_failure_with_its_reason(
     found_of: Prove, extra: Fragment, reason: str
 ) -> None:
     found = found_of(kernel(OP, data_type="float"), fragment("op", provides=[OP], data_type="float"), extra)
-    assert [failure.kind for failure in found.failures] == [Kind.UNUSED]
-    assert found.failures[0].message == f"no kernel contains {extra.key}: {reason}"
-    assert found.failures[0].subject == str(extra.key)
+    ((failure, _),) = found.failures
+    assert failure.code == "build-unused-fragment"
+    assert failure.message == f"no kernel contains {extra.key}: {reason}"
 
 
 def test_symbols_that_callers_supply_are_noted_and_other_missing_symbols_are_failures(found_of: Prove) -> None:
@@ -302,13 +299,13 @@ def test_symbols_that_callers_supply_are_noted_and_other_missing_symbols_are_fai
     found = found_of(
         kernel(OP, HELPER), fragment("x", provides=["_Z5otherf"]), headers=header, supplied={"user": "user.cuh"}
     )
-    assert failures(found) == [("requirement", {})]
-    assert "nothing provides helper(int)" in found.failures[0].message
+    assert failures(found) == [("plan-missing-provider", {})]
+    assert "nothing provides helper(int)" in found.failures[0][0].message
     found = found_of(kernel(OP), fragment("x", provides=["_Z5otherf"]), headers=header, supplied={"user": "user.cuh"})
     assert found.holds
-    assert notes(found, Kind.SUPPLIED) == ["callers supply op(float) of user at run time, for 1 kernel"]
+    assert notes(found, "build-supplied") == ["callers supply op(float) of user at run time, for 1 kernel"]
     # The callers' code may call it.
-    assert len(notes(found, Kind.UNUSED)) == 1
+    assert len(notes(found, "build-unused-fragment")) == 1
 
 
 def test_findings_that_differ_in_names_values_and_numbers_only_have_one_cause(found_of: Prove) -> None:
@@ -317,9 +314,8 @@ def test_findings_that_differ_in_names_values_and_numbers_only_have_one_cause(fo
         *(fragment("x", provides=[f"_Z5otherP1{letter}"], n=letter) for letter in "abc"),
     )
     assert len(found.failures) == 5
-    causes = group_findings(found.failures)
+    causes = group_causes(found.failures)
     # Those that know the symbols see that op(float) and op(double) are one function.
-    (requirement,) = [cause for cause in causes if cause.kind == Kind.REQUIREMENT]
-    assert requirement.count == 2
-    first = found.failures[0]
-    assert (requirement.message, requirement.at[0].configuration) == (first.message, dict(first.configuration))
+    (requirement,) = [cause for cause in causes if cause.code == "plan-missing-provider"]
+    assert len(requirement.notes) == 2
+    assert requirement.message == found.failures[0][0].message

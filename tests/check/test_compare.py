@@ -156,7 +156,7 @@ def test_definitions_that_differ_are_a_failure_that_names_both_fragments(compare
     result = compare(*DIFFERENT[way])
     assert not result.holds
     (cause,) = result.families[0].failures
-    assert (cause.kind, cause.code) == ("definition", "link-conflicting-definitions")
+    assert cause.code == "link-conflicting-definitions"
     assert "pair/kern[]" in cause.message
     assert "pair/other[]" in cause.message
 
@@ -181,7 +181,7 @@ def test_a_function_that_is_inline_in_one_fragment_alone_is_a_failure(compare: C
     """No order shows it: the one that is not inline always wins."""
     result = compare(body(where=where), body(where="", after="return s + 1;"))
     (cause,) = result.families[0].failures
-    assert (cause.kind, cause.code) == ("definition", "link-conflicting-definitions")
+    assert cause.code == "link-conflicting-definitions"
     assert cause.message == "helper(float*, float*, int) is inline in pair/kern[], but not in pair/other[]"
 
 
@@ -220,7 +220,7 @@ def test_a_family_that_cannot_be_compared_is_noted(tmp_path: Path, monkeypatch: 
         result = check(database)
     assert result.holds
     assert result.families[0].compared is None
-    assert [note.kind for note in result.families[0].notes] == ["uncompared"]
+    assert [note.code for note in result.families[0].notes] == ["build-uncompared"]
 
 
 def make_many(directory: Path, helpers: list[str]) -> FragmentDatabase:
@@ -263,7 +263,7 @@ def test_one_definition_among_many_that_differs_is_found(tmp_path: Path, way: st
     usual, other = DIFFERENT[way]
     with make_many(tmp_path / "many", [usual] * 2 + [other] + [usual] * 2) as database:
         (cause,) = check(database).families[0].failures
-    assert (cause.kind, cause.code) == ("definition", "link-conflicting-definitions")
+    assert cause.code == "link-conflicting-definitions"
     assert "many/g2[]" in cause.message
 
 
@@ -275,7 +275,7 @@ def test_a_function_that_is_inline_in_one_of_many_fragments_alone_is_a_failure(
     others = [body(where="inline").replace("helper", f"own{n}") for n in range(9)]
     with make_many(tmp_path / "many", [body(where=""), *others[1:], body(where=where, after=after)]) as database:
         (cause,) = check(database).families[0].failures
-    assert (cause.kind, cause.code) == ("definition", "link-conflicting-definitions")
+    assert cause.code == "link-conflicting-definitions"
     assert cause.message == "helper(float*, float*, int) is inline in many/g9[], but not in many/g0[]"
 
 
@@ -313,7 +313,7 @@ def test_of_kernels_that_are_compared_in_one_link_those_that_differ_are_named(tm
     usual, other = DIFFERENT[way]
     with make_kernels(tmp_path, [usual, other, usual], usual) as database:
         failures = check(database).families[0].failures
-    assert {place.subject for cause in failures for place in cause.at} == {"several/k[number=1]"}
+    assert {note.message for cause in failures for note in cause.notes} == {"at several/k: number=1"}
 
 
 @pytest.mark.slow

@@ -80,8 +80,8 @@ def test_kernels_are_linked_with_a_stub_of_what_callers_supply(tmp_path: Path, d
     (found,) = check(family.database, targets=[Architecture(90), Architecture(120)]).families
     assert found.holds
     assert (found.kernels, found.completed_by_callers, found.linked) == (1, 1, 1)
-    assert {note.kind for note in found.notes} == {"supplied"}
-    assert all("of op at run time" in place.message for note in found.notes for place in note.at)
+    assert {note.code for note in found.notes} == {"build-supplied"}
+    assert all("of op at run time" in note.message for note in found.notes)
 
 
 def test_an_interface_of_what_callers_supply_may_have_a_path(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_kernel_with_two_tiers_is_linked_with_a_stub_in_both(tmp_path: Path) -
     (found,) = check(family.database, targets=[Architecture(90)]).families
     assert found.holds
     assert (found.linked, found.cubins) == (1, 1)
-    assert [note.kind for note in found.notes] == ["supplied"]
+    assert [note.code for note in found.notes] == ["build-supplied"]
 
 
 def test_the_rest_of_a_kernel_is_proved_by_linking_it_with_a_stub(tmp_path: Path) -> None:
@@ -106,4 +106,5 @@ def test_the_rest_of_a_kernel_is_proved_by_linking_it_with_a_stub(tmp_path: Path
     family = built(tmp_path, calling_op("call", "__device__ float op(float);", kernel, 'archs = ["90a"]'), "call")
     (found,) = check(family.database, targets=[Architecture(90, "a"), Architecture(100)]).families
     assert not found.holds
-    assert [(cause.kind, cause.archs) for cause in found.failures] == [("link", ("sm_100",))]
+    (cause,) = found.failures
+    assert (cause.code, cause.notes[-1].message) == ("link-architecture", "at call/kern: for sm_100")

@@ -37,9 +37,10 @@ def test_one_family_is_built_into_a_database_of_its_name(tmp_path: Path) -> None
 def test_a_failure_is_json_too_where_json_was_asked_for() -> None:
     done = jitlto("build", "no-such-family", "-o", "x.fragdb", "--json")
     fails(done, 1, "no-such-family")
-    error = json.loads(done.stdout)["error"]
+    (error,) = json.loads(done.stdout)["diagnostics"]
+    assert error["severity"] == "error"
     assert error["code"] in done.stderr
-    assert "no-such-family" in error["what"]
+    assert "no-such-family" in error["message"]
     assert error["hint"]
     assert not jitlto("build", "no-such-family", "-o", "x.fragdb").stdout
 

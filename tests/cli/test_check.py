@@ -43,13 +43,13 @@ def test_failures_are_printed_with_status_1(build_family: BuildFamily) -> None:
     described = json.loads(jitlto("check", path, "--json").stdout)
     assert described["holds"] is False
     assert described["digest"] == FragmentDatabase(path).digest
-    (cause,) = described["families"][0]["failures"]
-    assert (cause["kind"], cause["count"]) == ("requirement", 1)
-    assert cause["at"][0]["configuration"] == {"data_type": "double"}
+    (cause,) = described["diagnostics"]
+    assert (cause["code"], len(cause["notes"])) == ("plan-missing-provider", 1)
+    assert cause["notes"][0]["message"] == "at mini/kern: data_type=double"
     # What plans is linked nevertheless.
     linked = json.loads(jitlto("check", path, "--json", "--link", "sm_90").stdout)
     assert linked["families"][0]["linked"] == 1
-    assert {cause["kind"] for cause in linked["families"][0]["failures"]} == {"requirement"}
+    assert {cause["code"] for cause in linked["diagnostics"]} == {"plan-missing-provider"}
     assert linked["holds"] is False
 
 
@@ -73,16 +73,15 @@ def test_failed_links_are_grouped_by_cause(build_family: BuildFamily) -> None:
         done,
         1,
         "[link-architecture]",
-        "for sm_80: ",
         "was compiled for compute_90, which does not run on sm_80",
-        "and 1 more",
+        "note: at mini/kern: data_type=double op_name=square for sm_80",
     )
     assert done.stderr.count("error: ") == 1
     assert "mini: linked 4 kernels, for sm_80, sm_90: 4 of 8 links fail" in done.stdout
-    (cause,) = json.loads(jitlto("check", path, "--link", "sm_80", "--json").stdout)["families"][0]["failures"]
-    assert (cause["kind"], cause["archs"], cause["count"]) == ("link", ["sm_80"], 4)
-    assert {tuple(sorted(at["configuration"].items())) for at in cause["at"]} == {
-        (("data_type", t), ("op_name", o)) for t in ("float", "double") for o in ("twice", "square")
+    (cause,) = json.loads(jitlto("check", path, "--link", "sm_80", "--json").stdout)["diagnostics"]
+    assert cause["code"] == "link-architecture"
+    assert {note["message"] for note in cause["notes"]} == {
+        f"at mini/kern: data_type={t} op_name={o} for sm_80" for t in ("float", "double") for o in ("twice", "square")
     }
 
 
@@ -93,7 +92,7 @@ def test_a_comparison_that_fails_is_no_link(build_family: BuildFamily) -> None:
     files = {name: strong + text if name.endswith("jinja") else text for name, text in MINI.items()}
     files["family.toml"] = files["family.toml"].replace('"mini"\n', '"mini"\nimages = ["ltoir"]\n', 1)
     done = jitlto("check", build_family(files).path, "--link", "sm_90")
-    fails(done, 1, "[link-duplicate]", "for sm_75: ", "for sm_90: ")
+    fails(done, 1, "[link-duplicate]", "for sm_75\n", "for sm_90\n")
     assert "mini: linked 4 kernels, for sm_90: 4 of 4 links fail" in done.stdout
 
 

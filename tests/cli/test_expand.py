@@ -58,8 +58,8 @@ def test_warnings_go_to_stderr_and_change_nothing(tmp_path: Path, option: str | 
     assert result.exit_code == 0
     assert result.stdout == {"--json": '[\n{"_abbrev": "f"}\n]\n'}.get(str(option), "_abbrev=f\n")
     first, second = result.stderr.splitlines()
-    assert first.startswith(f"warning: {path} (/type): ") and "`_type`" in first
-    assert second.startswith(f"warning: {path} (/type/0/_abbrev): ") and "`abbrev`" in second
+    assert first.startswith(f"warning: {path}:1:2: ") and "`_type`" in first
+    assert second.startswith(f"warning: {path}:1:12: ") and "`abbrev`" in second
 
 
 @pytest.mark.parametrize("target", ["mini", "mini/family.toml", "fragments/mini"])

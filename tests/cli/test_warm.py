@@ -105,7 +105,7 @@ def test_failures_are_grouped_by_cause_and_the_rest_is_linked(shipped: Path, tmp
     again = jitlto("warm", used, "--json", JITLTO_DATABASE_PATH=str(shipped), JITLTO_CACHE_DIR=str(tmp_path / "cache"))
     assert again.returncode == 1
     assert _warmed(again) == (0, 2, 3)
-    assert [cause["count"] for cause in json.loads(again.stdout)["failures"]] == [2, 1]
+    assert [len(cause["notes"]) for cause in json.loads(again.stdout)["diagnostics"]] == [2, 1]
 
 
 def test_invalid_requests_are_one_message(mini_path: Path, tmp_path: Path) -> None:

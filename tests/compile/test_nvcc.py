@@ -24,6 +24,7 @@ from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
+from tests.compile.test_nvrtc_program import annotate
 from tests.support.compiled import forms
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
@@ -209,7 +210,7 @@ def test_headers_of_every_architecture_are_reported(compiler: Compiler) -> None:
 def test_errors_have_the_form_of_nvrtcs_and_mark_the_line(compiler: Compiler, text: str, says: str) -> None:
     error = refused(compiler, text)
     assert f"{nvrtc.program_name(text.encode())}(2): {says}" in error.log
-    assert ">    2 |" in diagnostics.annotate(error, "name.cu", text, "here").what
+    assert ">    2 |" in annotate(error, "name.cu", text).what
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.diagnostic import Location
 from jitlto.base.errors import CompileError, JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.compile import diagnostics
@@ -144,12 +145,16 @@ def test_a_host_header_without_a_device_one_is_to_be_removed(name: str) -> None:
     assert "NVRTC" in hint and "remove" in hint and "cuda/std" not in hint
 
 
+def annotate(error: CompileError, name: str, text: str) -> CompileError:
+    return diagnostics.annotate(error, name, text, Location("my.toml"), Location)
+
+
 def test_an_include_of_a_host_header_is_the_only_error(tmp_path: Path) -> None:
     (tmp_path / "host.h").write_text("".join(f"void f{n}();\n" for n in range(50)) + "#include <vector>\n")
     error = failure('#include "host.h"\nstd::vector<int> v;\n', [tmp_path])
     assert error.log.count("error: ") > 50
-    (line,) = str(diagnostics.annotate(error, "my.cu", "", "my.toml")).partition("\n  hint: ")[0].splitlines()
-    assert "host.h:51 includes <vector>" in line
+    (line,) = str(annotate(error, "my.cu", "")).partition("\n  hint: ")[0].splitlines()
+    assert line.startswith("host.h:51: includes <vector>")
 
 
 def test_a_toolkits_header_for_the_host_is_one_error_with_the_line_that_includes_it(tmp_path: Path) -> None:
@@ -161,7 +166,8 @@ def test_a_toolkits_header_for_the_host_is_one_error_with_the_line_that_includes
     error = failure('#include "own.h"\n', [tmp_path])
     found = diagnostics.find_include(error, own, headers)
     assert found is not None
-    assert found.what.startswith("own.h:2 includes <tool.h>")
+    assert found.where == "own.h:2"
+    assert found.what.startswith("includes <tool.h>")
     assert "deep.h(1)" in found.what
     assert "__CUDACC_RTC__" in str(found.hint)
     assert diagnostics.find_include(error, headers, headers) is None, "the error is in an author's header"
@@ -200,9 +206,9 @@ def test_nothing_is_read_that_was_not_given(tmp_path: Path, monkeypatch: pytest.
 def test_the_source_around_an_error_is_shown() -> None:
     text = "".join(f"// line {n}\n" for n in range(1, 10)) + "int x = wrong;\n" + "// after\n" * 5
     log = f'{nvrtc.program_name(text.encode())}(10): error: identifier "wrong" is undefined\n'
-    error = diagnostics.annotate(CompileError("x", log=log, hint="a hint"), "name.cu", text, "somewhere")
+    error = annotate(CompileError("x", log=log, hint="a hint"), "name.cu", text)
     assert "name.cu(10): error" in error.log
-    assert error.where == "somewhere"
+    assert error.where == "name.cu:10"
     assert error.hint == "a hint"
     assert 'identifier "wrong" is undefined' in error.what
     assert "  >   10 | int x = wrong;" in error.what

@@ -20,5 +20,6 @@ def test_of_several_declarations_that_of_the_same_name_is_shown(
 ) -> None:
     files = family(f"{FLOAT}\n{declared}", f"{FINE}\n{defined}")
     form = defined.partition(" =")[0].partition(" {")[0].rstrip(";")
-    with raises(CompileError, "compile", hint=f"activation.cuh:4 declares `{declared}`; relu.cuh:2 has `{form}`"):
+    notes = f"activation.cuh:4: declares `{declared}`", f"relu.cuh:2: has `{form}`"
+    with raises(CompileError, "compile", *notes, where="relu.cuh:2 (group activation, name=relu)"):
         build_family(files)

@@ -210,8 +210,9 @@ def test_a_breach_of_the_naming_convention_warns_with_place_and_better_name(
 ) -> None:
     loaded = matrix.Matrix(document)
     (warning,) = loaded.warnings
-    assert warning.startswith(f"{where}: ")
-    assert warning.endswith(f"rename it to {better}")
+    assert warning.code == "matrix-name"
+    assert warning.message.startswith(f"{where}: ")
+    assert warning.message.endswith(f"rename it to {better}")
     assert exactly(loaded.combinations()) == exactly(dict(way) for way in writes(document))
 
 
@@ -242,9 +243,9 @@ def test_a_byte_order_mark_and_letters_beyond_ascii_are_fine(tmp_path: Path) -> 
         (b"\xef\xbb\xbf", "", "matrix-not-json"),
         (b'{"a":\n "\xff"}', ":2", "matrix-not-json"),
         ('{"a": "x"}'.encode("utf-16"), ":1", "matrix-not-json"),
-        ('{"a": NaN}', " (/a)", "matrix-not-json"),
-        ('{"a":\n [-Infinity]}', " (/a/0)", "matrix-not-json"),
-        ('{"a": 1e999}', " (/a)", "matrix-not-json"),
+        ('{"a": NaN}', ":1:2 (/a)", "matrix-not-json"),
+        ('{"a":\n [-Infinity]}', ":2:3 (/a/0)", "matrix-not-json"),
+        ('{"a": 1e999}', ":1:2 (/a)", "matrix-not-json"),
         ('{"a": ' + "1" * 10_000 + "}", "", "matrix-too-large"),
         ("[" * 200_000 + "]" * 200_000, "", "matrix-too-large"),
         ('{"a":' * 200_000 + '"x"' + "}" * 200_000, "", "matrix-too-large"),
@@ -262,15 +263,15 @@ def test_a_bad_file_is_one_clear_error(
 @pytest.mark.parametrize(
     ("text", "place", "code"),
     [
-        ('{"_g": [{"a": "x"},\n{"a": "y", "b": "z",\n "a": "w"}]}', " (/_g/1/a)", "matrix-duplicate-member"),
-        ('{"b": {"c": ["y"]},\n\n"a": ["x", "x"]}', " (/a/1)", "matrix-identical-combinations"),
-        ('[\n  {"a": "{,:]", "b": [\n[], "\\"", [2]\n]}]', " (/0/b/2/0)", "matrix-not-a-string"),
-        ('{"a": "x",\n"\\u00e9/~":\n{"b":\n[]}}', " (/é~1~0/b)", "matrix-empty"),
+        ('{"_g": [{"a": "x"},\n{"a": "y", "b": "z",\n "a": "w"}]}', ":3:2 (/_g/1/a)", "matrix-duplicate-member"),
+        ('{"b": {"c": ["y"]},\n\n"a": ["x", "x"]}', ":3:12 (/a/1)", "matrix-identical-combinations"),
+        ('[\n  {"a": "{,:]", "b": [\n[], "\\"", [2]\n]}]', ":3:12 (/0/b/2/0)", "matrix-not-a-string"),
+        ('{"a": "x",\n"\\u00e9/~":\n{"b":\n[]}}', ":3:2 (/é~1~0/b)", "matrix-empty"),
         ("\n[]", "", "matrix-empty"),
-        ('\r\n{"a": true,\r\n"b": ""}', " (/a)", "matrix-not-a-string"),
+        ('\r\n{"a": true,\r\n"b": ""}', ":2:2 (/a)", "matrix-not-a-string"),
     ],
 )
-def test_a_broken_rule_is_reported_with_file_and_pointer(tmp_path: Path, text: str, place: str, code: str) -> None:
+def test_a_broken_rule_is_reported_with_its_place_in_the_file(tmp_path: Path, text: str, place: str, code: str) -> None:
     path = written(tmp_path, text)
     with raises(MatrixError, code) as caught:
         matrix.load_matrix(path)

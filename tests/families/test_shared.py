@@ -78,8 +78,8 @@ def test_check_finds_a_shared_fragment_that_no_family_uses(tree: Path, cache: Ca
     assert check(both).holds
     with FragmentDatabase(made(tree, cache, "cluster").path) as database:
         result = check(database)
-    unused = [place.subject for each in result.families for cause in each.failures for place in cause.at]
-    assert unused == [f"common/scale[data_type=double,scale_name={name}]" for name in ("half", "twice")]
+    unused = [note.message for each in result.families for cause in each.failures for note in cause.notes]
+    assert unused == [f"at common/scale: data_type=double scale_name={name}" for name in ("half", "twice")]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_one_name_means_one_family_in_all_that_a_family_uses(tmp_path: Path) -> 
 
 def test_a_used_family_that_does_not_exist(tmp_path: Path) -> None:
     write_family(tmp_path, {name: text for name, text in SHARED.items() if not name.startswith("common")})
-    with raises(FamilyError, "family-missing-file", "common/family.toml", where="search/family.toml [use]"):
+    with raises(FamilyError, "family-missing-file", "common/family.toml", where="search/family.toml in [use]"):
         family(tmp_path, "search")
 
 

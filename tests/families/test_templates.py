@@ -1,6 +1,7 @@
 """Rendering: one source a combination, in order; and errors that name file, line, group and combination."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def render(directory: Path, **files: str) -> list[RenderedSource]:
 def failure(directory: Path, code: str, *names: str, where: str, **files: str) -> RenderError:
     with raises(RenderError, code, *names) as caught:
         render(directory, **files)
-    assert caught.value.where == str(directory / where)
+    assert re.sub(r":\d+(?= in)", "", str(caught.value.where)) == str(directory / where)
     assert isinstance(caught.value, RenderError)
     return caught.value
 
@@ -87,7 +88,7 @@ def test_an_undefined_name(tmp_path: Path, toml: str, placeholder: str) -> None:
 def test_an_undefined_name_in_params(tmp_path: Path, toml: str, placeholder: str) -> None:
     names = ["'data_typ'", f"{placeholder} n", "data_type=float", "did you mean 'data_type'?"]
     toml = toml.replace('"unsigned n"', f'"{placeholder} n"')
-    failure(tmp_path, "render-undefined", *names, where="family.toml [entrypoint.kern]", family__toml=toml)
+    failure(tmp_path, "render-undefined", *names, where="family.toml in [entrypoint.kern]", family__toml=toml)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_an_undefined_name_in_params(tmp_path: Path, toml: str, placeholder: str
 )
 def test_params_that_cannot_be_rendered(tmp_path: Path, entry: str, code: str) -> None:
     toml = MINI["family.toml"].replace("unsigned n", entry)
-    failure(tmp_path, code, entry, where="family.toml [entrypoint.kern]", family__toml=toml)
+    failure(tmp_path, code, entry, where="family.toml in [entrypoint.kern]", family__toml=toml)
 
 
 def test_an_undefined_name_in_an_included_template(tmp_path: Path) -> None:
@@ -137,13 +138,13 @@ def test_the_first_error_is_raised(tmp_path: Path) -> None:
 def test_two_combinations_with_one_key(tmp_path: Path) -> None:
     toml = MINI["family.toml"].replace('key = ["data_type", "op_name"]', 'key = ["data_type"]')
     names = ["mini/op[data_type=float]", "op_name=twice", "op_name=square"]
-    with raises(FamilyError, "family-duplicate-key", *names, where="family.toml [device.op]", hint="op_name"):
+    with raises(FamilyError, "family-duplicate-key", *names, where="family.toml in [device.op]", hint="op_name"):
         render(tmp_path, family__toml=toml)
 
 
 def test_a_key_parameter_that_a_combination_lacks(tmp_path: Path) -> None:
     names = ["'data_type'", "other=double", str(tmp_path / "kern.json")]
-    with raises(FamilyError, "family-missing-key-parameter", *names, where="family.toml [entrypoint.kern]"):
+    with raises(FamilyError, "family-missing-key-parameter", *names, where="family.toml in [entrypoint.kern]"):
         render(tmp_path, kern__json='[{"data_type": "float"}, {"other": "double"}]')
 
 
@@ -183,7 +184,7 @@ def render_two(directory: Path, text: str, *shared: str) -> int:
 )  # fmt: skip
 def test_a_key_parameter_on_which_no_source_depends_is_refused(tmp_path: Path, text: str) -> None:
     names = ["veclen=4", "veclen=8", "depends on veclen"]
-    with raises(FamilyError, "family-same-source", *names, where="family.toml [entrypoint.kern]", hint='["veclen"]'):
+    with raises(FamilyError, "family-same-source", *names, where="family.toml in [entrypoint.kern]", hint='["veclen"]'):
         render_two(tmp_path, text)
     assert render_two(tmp_path, text, "veclen") == 4
 

@@ -52,7 +52,7 @@ MISTAKES = [
 def test_a_mistake_in_the_table(tmp_path: Path, old: str, new: str, name: str) -> None:
     toml = TUNED["family.toml"].replace(old, new)
     assert toml != TUNED["family.toml"]
-    with raises(FamilyError, "family-tune", name, where="family.toml [entrypoint.kern.tune]"):
+    with raises(FamilyError, "family-tune", name, where="family.toml in [entrypoint.kern.tune]"):
         record(tmp_path, TUNED | {"family.toml": toml})
 
 
@@ -70,7 +70,7 @@ def test_a_default_that_no_fragment_has_is_advice(tmp_path: Path) -> None:
         path = write_family(tmp_path / str(place), TUNED | {"family.toml": toml})
         advice = RenderedFamilies([declaration.load_family(path)]).unknown_defaults()
         assert len(advice) == bool(names)
-        assert all(name in each for name in names for each in advice)
+        assert all(name in each.message for name in names for each in advice)
 
 
 def test_a_forged_record_is_refused(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_database_is_in_a_package_and_has_a_name_that_an_entry_point_can_spell
 
 def test_a_project_without_a_family_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT + TABLE)
-    with raises(ProjectError, "project-no-families", where="pyproject.toml [tool.jitlto]"):
+    with raises(ProjectError, "project-no-families", where="pyproject.toml in [tool.jitlto]"):
         pyproject.load_config(tmp_path)
 
 
@@ -103,7 +103,7 @@ def test_an_unusable_file_has_no_config_and_is_an_error_to_load(tmp_path: Path, 
     with pytest.raises(ProjectError) as caught:
         pyproject.load_config(path)
     assert caught.value.code in ("project-unreadable", "project-syntax", "project-missing-table")
-    assert caught.value.where == str(path)
+    assert str(caught.value.where).startswith(str(path))
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base.errors import FamilyError, ToolchainError
+from jitlto.base.errors import BuildError, FamilyError, ToolchainError
 from jitlto.base.versions import Architecture
-from jitlto.build.proof import UnplannedKernelsError
 from jitlto.check.check import check
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.elf import read_sections
@@ -60,7 +59,7 @@ def test_a_check_links_it(nested: KernelFamily) -> None:
 
 
 def test_callers_may_add_it_where_a_family_does_not(tmp_path: Path) -> None:
-    with raises(UnplannedKernelsError, None, 'libraries = ["cudadevrt"]'):
+    with raises(BuildError, "build-unplanned-kernels", 'libraries = ["cudadevrt"]'):
         built(tmp_path, FILES, "nested")
     succeeds("build", tmp_path, "-o", tmp_path / "n.fragdb", "--allow-incomplete")
     command = ("plan", "nested", "--db", tmp_path / "n.fragdb", "--arch", "sm_90", "--library", "cudadevrt")
@@ -107,7 +106,7 @@ def test_a_family_that_uses_another_names_its_libraries(tmp_path: Path) -> None:
 
 def test_a_function_of_cpp_that_nothing_provides_is_still_missed(tmp_path: Path) -> None:
     text = "__device__ int far(int);\n__global__ void parent(int* x) { *x = far(*x); }\n"
-    with raises(UnplannedKernelsError, None, "far(int)"):
+    with raises(BuildError, "build-unplanned-kernels", "far(int)"):
         built(tmp_path, _with(FILES, LINK) | {"parent.cu.jinja": text}, "nested")
 
 

@@ -1,15 +1,18 @@
 """What a build asks of the scheduler: a rendered source, compiled in one way."""
 
+import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from jitlto.base.cached import cached_property
+from jitlto.base.diagnostic import Location
 from jitlto.base.errors import CompileError, JitltoError
+from jitlto.base.toml_reader import find_place
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile import diagnostics
 from jitlto.compile.compiler import CompiledSource, CompileJob
-from jitlto.compile.headers import name_source
+from jitlto.compile.headers import locate
 from jitlto.compile.signatures import find_parameters
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey
@@ -45,7 +48,7 @@ class CompileRequest:
         try:
             return self.config.search.closure(rendered.source.encode(), rendered.headers)
         except JitltoError as error:
-            name_source(error, rendered.origin, len(rendered.interfaces) + 1 if rendered.interfaces else 0)
+            locate(error, f"{self.key}.cu", len(rendered.interfaces) + 1 if rendered.interfaces else 0, self.place)
             raise
 
     @cached_property
@@ -57,6 +60,16 @@ class CompileRequest:
     def own_closure(self) -> Source:
         """The source with those headers of the family that it can reach."""
         return self.config.own_closure(self.rendered)
+
+    def find_place(self, name: str, line: int) -> Location | None:
+        """Return the place of a line of the source, or of a header of the family; None of a header of others."""
+        path = self.config.own.path(name)
+        own = Location(str(path), line, about=self.rendered.about) if path else None
+        return self.rendered.place_in(name, line) or own
+
+    def place(self, name: str, line: int) -> Location:
+        """Return the place of a line of the source or of a header."""
+        return self.find_place(name, line) or Location(name, line)
 
     def name_parameters(self, compiled: CompiledSource) -> CompiledSource:
         """The compiled source with what its text tells of kernels: parameters' names, and types of ``extern "C"``."""
@@ -83,10 +96,17 @@ class CompileRequest:
         rendered = self.rendered
         if isinstance(error, CompileError):
             own = {f"{rendered.key}.cu": rendered.text.encode(), **self.own_closure.headers}
-            error = diagnostics.find_include(error, own, self.closure.headers) or error
-            error.what, error.log = map(rendered.headers.locate, (error.what, error.log))
-            return diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
-        error.where = error.where or rendered.origin
+            error = diagnostics.find_include(error, own, self.closure.headers, self.find_place) or error
+            error = diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin, self.find_place)
+            if error.code == "compile-options":
+                option = re.search(r"-(std|arch|gpu-arch)", error.log)
+                key = "options" if option is None else "std" if option[1] == "std" else "archs"
+                given = self.config.architectures if key == "archs" else self.config.options
+                error.what += f"; {key}: {', '.join(map(str, given))}"
+                of_group = key == "options" and rendered.group.options
+                error.place = rendered.declared(key) if of_group else find_place(rendered.family, "family", key)
+            return error
+        error.place = error.place or rendered.origin
         return error
 
 

@@ -11,11 +11,12 @@ from typing import TypeAlias
 from msgspec import structs
 
 from jitlto.base.cache_dir import CacheDir
+from jitlto.base.diagnostic import Location
 from jitlto.base.errors import CompileError, JitltoError, LinkError, PlanError
 from jitlto.base.versions import Architecture, lowest_base
 from jitlto.compile import diagnostics
 from jitlto.compile.declarations import find_conflicts
-from jitlto.compile.headers import name_source
+from jitlto.compile.headers import locate
 from jitlto.compile.sides import explain
 from jitlto.cuda import toolkit
 from jitlto.cuda.compatibility import linkable_architectures
@@ -133,14 +134,16 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
             f"{conflict.kind} of {conflict.name}, which an interface of {family.name} mentions "
             f"({conflict.mention(family.texts)})",
             code="plan-interface-text",
-            where=f"{name}:{conflict.line_in(text.encode())}",
+            where=Location(name, conflict.line_in(text.encode())),
             hint="use another name: the family's kernels were compiled with the interface as it is",
         )
     whole = f"{interfaces_first(family.interfaces, name)}{text}\n".encode()
     try:
         return compile_once(whole, family.headers, base_architecture(family), family.options, store)
     except CompileError as error:
-        described = diagnostics.annotate(error, name, text, name)
+        described = diagnostics.annotate(
+            error, name, text, Location(name), lambda file, line: Location(file, line) if file == name else None
+        )
         if diagnostics.is_host_header(error.log):
             base = base_architecture(family)
             command = f"nvcc -rdc=true -fatbin -gencode arch={base.compute},code=lto_{base}"
@@ -149,7 +152,7 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
         explain(described, family.texts, {name: text.encode()})
         raise described from None
     except JitltoError as error:
-        name_source(error, name, len(family.interfaces) + 1)
+        locate(error, name, len(family.interfaces) + 1, Location)
         if error.code.startswith("jitlto-header-"):
             error.hint = "name a header of the family or of the toolkit in the #include, or copy the header's text"
         raise
