@@ -199,7 +199,11 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
     if not fitting:
         archs, among = ", ".join(image.code for image in readable), "sass" if kind is ImageKind.SASS else "archs"
         is_file = readable[0].toolchain == BINARY
-        how = "compile its file for that one too" if is_file else f"build the family with that one among its {among}"
+        how = (
+            f"compile its file to {kind} for that one too"
+            if is_file
+            else f"build the family with that one among its {among}"
+        )
         raise ArchitectureError(
             f"{fragment.key} was compiled for {archs}, which does not run on {target.sm}",
             hint=f"link for a later architecture, or {how}",
