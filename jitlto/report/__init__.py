@@ -1,1 +1,1 @@
-"""A database as an HTML page; independent of the build side and the run side."""
+"""A database as a tree of text, and as an HTML page."""
