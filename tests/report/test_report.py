@@ -22,7 +22,7 @@ from jitlto.database.writer import write
 from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.record.options import LinkOptions
-from jitlto.report import grid, page, tree
+from jitlto.report import content, grid, page, tree
 from jitlto.report.content import GroupView, Report, describe
 from jitlto.report.grid import State
 from jitlto.runtime.family import KernelFamily
@@ -106,6 +106,13 @@ def test_a_combination_whose_values_occur_together_is_a_hole(tmp_path: Path) -> 
     assert drawn is not None
     assert [cell for _, row in drawn.rows for state, cell in row if state is State.HOLE] == [("1", "2", "2")]
     assert page.to_html(report).count('<td class="hole">') == 1
+
+
+def test_kernels_are_counted_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sample(tmp_path, [{"a": text} for text in "1234"]) as database:
+        assert describe(database).families[0].summary == "5 fragments → 4 kernels"
+        monkeypatch.setattr(content, "_MOST_COUNTED", 3)
+        assert describe(database).families[0].summary == "5 fragments → more than 3 kernels"
 
 
 def test_a_part_of_a_build_has_no_page(tmp_path: Path) -> None:
