@@ -1,6 +1,7 @@
 """Groups with a binary: files that were compiled elsewhere, read as callers' inputs are and stored as fragments."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -12,7 +13,18 @@ from jitlto.cuda.bodies import hash_weak
 from jitlto.cuda.compiled_code import HINT, CompiledCode, identify, join, list_code, read_symbols
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.families.templates import RenderedSource
-from jitlto.record.fragment import BINARY, UNKNOWN, Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
+from jitlto.record.fragment import (
+    BINARY,
+    UNKNOWN,
+    Fragment,
+    FragmentKey,
+    Image,
+    ImageKind,
+    Role,
+    Symbol,
+    SymbolKind,
+    agrees,
+)
 
 #: What the code for each architecture defines, by name.
 _Found: TypeAlias = "Sequence[tuple[CompiledCode, dict[str, Symbol]]]"
@@ -34,16 +46,24 @@ def assemble_binaries(sources: RenderedFamilies, fragments: list[Fragment], blob
     fragments.extend(fragment for _, fragment, _ in made)
     fragments.sort(key=lambda fragment: fragment.key)
     required = {symbol.name: fragment.key for fragment in reversed(fragments) for symbol in fragment.requires}
-    provided = {symbol.name for fragment in fragments for symbol in fragment.provides}
+    providers = defaultdict[str, list[FragmentKey]](list)
+    for fragment in fragments:
+        for symbol in fragment.provides:
+            providers[symbol.name].append(fragment.key)
     for rendered, _, found in made:
         declaring = sources.records[rendered.key.family].groups_declaring([rendered.key.group])
         strong = {symbol.name for _, own in found for symbol in own.values() if not symbol.weak}
         for name in sorted(required.keys() | strong):  # callers too may use what is declared
-            if declaring(name) and (name not in provided or any(name in own for _, own in found)):
-                _check_defined(rendered, name, required.get(name), found)
+            values = dict(required[name].parameters) if name in required else {}
+            is_missing = not any(agrees(key.parameters, values) for key in providers[name])
+            is_its_own = is_missing and agrees(rendered.key.parameters, values)
+            if declaring(name) and (is_its_own or any(name in own for _, own in found)):
+                _check_defined(rendered, name, required.get(name), found, providers[name])
 
 
-def _check_defined(rendered: RenderedSource, name: str, key: FragmentKey | None, found: _Found) -> None:
+def _check_defined(
+    rendered: RenderedSource, name: str, key: FragmentKey | None, found: _Found, elsewhere: Sequence[FragmentKey]
+) -> None:
     """Check that the code for each architecture defines a symbol, and with the same layout.
 
     Raises:
@@ -55,6 +75,7 @@ def _check_defined(rendered: RenderedSource, name: str, key: FragmentKey | None,
         what += f" and {key} requires" if key else ""
         what += f", for {lacking}" if len(found) > 1 else ""
         hint = "compile it into the file, with exactly these types"
+        hint = f"{elsewhere[0]} defines it: are the two files exchanged?" if elsewhere else hint
         if not any(symbol.kind is SymbolKind.FUNCTION for _, provides in found for symbol in provides.values()):
             hint = "it defines no function for other files: compile it as relocatable device code, nvcc -rdc=true"
         raise _error(rendered, what, "missing", hint)

@@ -19,7 +19,7 @@ from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_compiler import PROBE_NAME, InterfaceCompiler
 from jitlto.build.interfaces import place_of
 from jitlto.compile.compiler import CompiledSource
-from jitlto.compile.diagnostics import ERROR, find_hint, first_error
+from jitlto.compile.diagnostics import ERROR, find_hint
 from jitlto.record.fragment import Values, agrees
 from jitlto.record.headers import interfaces_first
 
@@ -189,7 +189,8 @@ def find_broken(compiler: InterfaceCompiler, config: CompileConfig, interfaces: 
 
 def _alone_error(config: CompileConfig, interface: str, log: str) -> BuildError:
     texts = config.interface_headers([interface])
-    first, said = ERROR.search(log), first_error(log) or log
+    first = ERROR.search(log)
+    said = first["text"] if first else log
     what, code = f"interface {interface} does not compile alone: ", "build-interface-alone"
     if _PACK in said:
         opened = ((name, text, each) for name, text in texts.items() for each in _PACKS.finditer(text))

@@ -16,17 +16,10 @@ _C_HEADERS = frozenset((
 ))  # fmt: skip
 ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
 _MISSING = re.compile(r'(?:^(.+)\((\d+)\): [\w ]*error: )?(?:cannot|could not) open source file "([^"]+)"', re.M)
-_ERROR = re.compile(r"\b(?:error|fatal)(?: #[\w-]+)?: (.*)")
 _MENTION = re.compile(r"^(\S+)\((\d+)\): [\w ]*error|\bat line (\d+) of (\S+)$", re.M)
 _PROGRAM_NAME = re.compile(r"\b[0-9a-f]{20}\.cu\b")  # nvrtc.program_name
 _GUARD = "put it and what uses it under #ifndef __CUDACC_RTC__"
 _CONTEXT_LINES = 3
-
-
-def first_error(log: str) -> str | None:
-    """Return the text of the first error in a compiler's log, without its place; None if there is none."""
-    match = _ERROR.search(log)
-    return match[1] if match else None
 
 
 def find_missing_header(log: str) -> str | None:

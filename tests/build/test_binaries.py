@@ -230,6 +230,19 @@ def test_parameters_of_the_matrix_name_files(tmp_path: Path) -> None:
     assert files <= {Path(path) for path in family_files([family])}
 
 
+def test_of_several_files_the_one_that_lacks_a_function_is_named_with_its_value(tmp_path: Path) -> None:
+    family = load_family(_write_by_type(tmp_path, {}))
+    first, second = tmp_path / "float/lib.a", tmp_path / "double/lib.b"
+    data = first.read_bytes(), second.read_bytes()
+    second.write_bytes(data[0])
+    where = "files.json:1:52 (group library, end=b, type=double)"
+    with raises(BuildError, "build-binary-missing", "double/lib.b", "op<double>", where=where):
+        build([family], tmp_path / "made.fragdb", executor=compiler())
+    first.write_bytes(data[1])
+    with raises(BuildError, "build-binary-missing", hint="exchanged"):
+        build([family], tmp_path / "made.fragdb", executor=compiler())
+
+
 @pytest.mark.slow
 def test_parts_of_a_build_are_merged_into_what_a_whole_one_is(tmp_path: Path) -> None:
     family = load_family(_write_by_type(tmp_path, {}))
