@@ -27,13 +27,11 @@ from jitlto.build.pipeline import BuildReport, build
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
-from jitlto.launch import torch_interface
 from jitlto.launch.launcher import Launcher
 from jitlto.plan.plan import Plan
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
-from tests.support import shipped
-from tests.support.arrays import TORCH, TorchLibrary
+from tests.support import arrays, shipped
 from tests.support.environments import need
 from tests.support.families import MINI, compiler, write_family
 from tests.support.process import ROOT
@@ -404,12 +402,11 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.fixture
-def torch_stand_in(monkeypatch: pytest.MonkeyPatch) -> TorchLibrary:
-    """Have the dtypes and the library of the stand-in for PyTorch found."""
-    library = TorchLibrary()
-    monkeypatch.setitem(sys.modules, "torch", TORCH)
-    monkeypatch.setattr(torch_interface, "library", lambda: library)
-    return library
+def torch_stand_in(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Have the dtypes of the stand-in for PyTorch found; the tensors that were described to a program in C."""
+    monkeypatch.setitem(sys.modules, "torch", arrays.TORCH)
+    arrays.described.clear()
+    return arrays.described
 
 
 @pytest.fixture

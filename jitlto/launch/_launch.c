@@ -25,7 +25,7 @@
 #endif
 
 /* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
-enum { INTERFACE = 13 };
+enum { INTERFACE = 14 };
 
 /* --- the layouts of others --- */
 
@@ -50,18 +50,23 @@ enum { MOST_ALIGNMENT = 16 };
 #define BUFFER_POINTER ((void *)1)
 #define BUFFER_SIZE ((void *)2)
 
-typedef int32_t (*TensorGetter)(void *tensor, void *out); /* PyTorch's aoti_torch_get_device_type() and the like */
+typedef struct { /* dlpack.h */
+    void *data;
+    int32_t device_type, device_id, ndim;
+    struct { uint8_t code, bits; uint16_t lanes; } dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} DLTensor;
 
-enum { MOST_DTYPES = 64 };
+typedef struct { /* DLPackExchangeAPI, dlpack.h 1.2: what a type gives as __dlpack_c_exchange_api__ */
+    struct { struct { uint32_t major, minor; } version; void *older; } header;
+    void *allocate, *to_managed, *from_managed;
+    int (*describe)(void *object, DLTensor *out); /* without owning it; may be NULL */
+} ExchangeApi;
 
-typedef struct { /* made by torch_interface.py */
-    TensorGetter device_type, layout, dtype, dim, sizes, strides, data;
-    int64_t offset; /* of the C++ tensor in a Python object */
-    int32_t cuda, strided; /* PyTorch's numbers of that device type and layout */
-    struct { uint8_t code, bits; } dtypes[MOST_DTYPES]; /* PyTorch's number of a dtype -> DLPack's; no bits: none */
-} TorchInterface;
+#define EXCHANGE_API "dlpack_exchange_api" /* the name of its capsule */
 
-enum { DL_COMPLEX = 5 }; /* DLDataTypeCode, dlpack.h */
+enum { DL_MAJOR = 1, DL_CUDA = 2, DL_COMPLEX = 5, DL_BOOL = 6 }; /* DLDeviceType and DLDataTypeCode; later codes have no name here */
 
 /* --- the table --- */
 
@@ -77,7 +82,7 @@ typedef struct {
     PyObject *convert;  /* the Python converter */
 } Parameter;
 
-typedef enum { UNKNOWN, CUPY, TORCH, STREAM_ATTRIBUTE } Way;
+typedef enum { UNKNOWN, CUPY, DLPACK, STREAM_ATTRIBUTE } Way;
 
 typedef struct { /* an attribute of objects of one type */
     PyObject *name;
@@ -90,7 +95,7 @@ typedef struct { /* how to get the address of an array, or the handle of a strea
     Way way;
     Attribute handle;                         /* of a stream */
     Attribute dtype, c_contiguous, data, ptr; /* of CuPy's array; the last is of its data */
-    PyObject *torch;                          /* bytes, a TorchInterface */
+    int (*describe)(void *, DLTensor *);      /* of an ExchangeApi */
 } Known;
 
 enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
@@ -203,7 +208,7 @@ static void describe_cupy(PyObject *array, Known *made) {
     Py_DECREF(data);
 }
 
-/* Asks `learner` how to read objects of a type: True (CuPy's array), bytes (a TorchInterface), a str (an attribute of
+/* Asks `learner` how to read objects of a type: True (CuPy's array), a capsule (an ExchangeApi), a str (an attribute of
  * a stream), None (by the converter or the protocol) or False (this object does not tell). */
 static int learn(Signature *signature, PyObject *learner, PyObject *object, Known **found) {
     Known made = {.type = Py_TYPE(object), .way = UNKNOWN};
@@ -212,9 +217,12 @@ static int learn(Signature *signature, PyObject *learner, PyObject *object, Know
     if (answer == NULL) return otherwise();
     if (answer == Py_True) {
         describe_cupy(object, &made);
-    } else if (PyBytes_CheckExact(answer) && PyBytes_GET_SIZE(answer) == sizeof(TorchInterface)) {
-        made.way = TORCH;
-        made.torch = answer;
+    } else if (PyCapsule_IsValid(answer, EXCHANGE_API)) {
+        const ExchangeApi *api = PyCapsule_GetPointer(answer, EXCHANGE_API);
+        if (api->header.version.major == DL_MAJOR && api->describe != NULL) {
+            made.way = DLPACK;
+            made.describe = api->describe;
+        }
     } else if (PyUnicode_CheckExact(answer)) {
         made.way = STREAM_ATTRIBUTE;
         find_attribute(made.type, answer, &made.handle);
@@ -274,31 +282,29 @@ static int is_lazy(PyObject *tensor, PyObject *method) {
     return answer != Py_False;
 }
 
-static inline int pack_torch(const TorchInterface *torch, const Parameter *parameter, PyObject *object, uint64_t *out) {
-    void *tensor = (char *)object + torch->offset, *data;
-    int32_t device_type, layout, dtype;
-    int64_t dim, *sizes, *strides;
-    if (torch->device_type(tensor, &device_type) != 0 || device_type != torch->cuda ||
-        torch->layout(tensor, &layout) != 0 || layout != torch->strided ||
-        torch->dtype(tensor, &dtype) != 0 || dtype < 0 || dtype >= MOST_DTYPES)
-        return OTHERWISE;
-    int code = torch->dtypes[dtype].code, bits = torch->dtypes[dtype].bits;
-    /* Before it is asked what such a tensor may not have. */
-    if (bits == 0 || (parameter->bits != 0 && (code != parameter->code || bits != parameter->bits))) return OTHERWISE;
-    if (torch->dim(tensor, &dim) != 0 || torch->sizes(tensor, &sizes) != 0 || torch->strides(tensor, &strides) != 0 ||
-        torch->data(tensor, &data) != 0)
+static inline int pack_dlpack(Known *known, const Parameter *parameter, PyObject *object, uint64_t *out) {
+    DLTensor tensor;
+    if (known->describe(object, &tensor) != 0) return otherwise();
+    int code = tensor.dtype.code, bits = tensor.dtype.bits;
+    if (tensor.device_type != DL_CUDA || tensor.dtype.lanes != 1 || code > DL_BOOL ||
+        (parameter->bits != 0 && (code != parameter->code || bits != parameter->bits)) ||
+        (tensor.ndim != 0 && tensor.strides == NULL))
         return OTHERWISE;
     uint64_t count = 2;
-    if (dim == 1 && sizes[0] > 1) { /* the usual one, without a loop */
-        if (strides[0] != 1) return OTHERWISE;
-    } else if (!is_contiguous(dim, sizes, strides, &count)) {
+    if (tensor.ndim == 1 && tensor.shape[0] > 1) { /* the usual one, without a loop */
+        if (tensor.strides[0] != 1) return OTHERWISE;
+    } else if (!is_contiguous(tensor.ndim, tensor.shape, tensor.strides, &count)) {
         return OTHERWISE;
     }
     /* The negative is the imaginary part of a conjugate, and contiguous only if it has one element or none. */
     if (code == DL_COMPLEX && is_lazy(object, shared.is_conj)) return otherwise();
     if (count < 2 && is_lazy(object, shared.is_neg)) return otherwise();
-    *out = count == 0 ? 0 : (uint64_t)(uintptr_t)data; /* 0 as __cuda_array_interface__ */
-    return count != 0 && *out == 0 ? OTHERWISE : DONE; /* its memory is gone */
+    if (count == 0) {
+        *out = 0; /* as __cuda_array_interface__ */
+        return DONE;
+    }
+    *out = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;
+    return tensor.data == NULL ? OTHERWISE : DONE; /* its memory is gone */
 }
 
 /* An argument of any kind, by the Python converter: it returns the bytes that the kernel reads. */
@@ -317,8 +323,8 @@ static int pack_converted(Parameter *parameter, PyObject *argument, char *out) {
 static inline int pack_known(Known *known, Parameter *parameter, PyObject *argument, char *out) {
     uint64_t address = 0;
     int result = OTHERWISE;
-    if (known->way == TORCH)
-        result = pack_torch((const TorchInterface *)PyBytes_AS_STRING(known->torch), parameter, argument, &address);
+    if (known->way == DLPACK)
+        result = pack_dlpack(known, parameter, argument, &address);
     else if (known->way == CUPY)
         result = pack_cupy(known, parameter, argument, &address);
     if (known->way == CUPY && address == 0) return OTHERWISE; /* only right if the array is empty */
@@ -705,7 +711,7 @@ static int module_exec(PyObject *module) {
     struct { const char *name; int value; } constants[] = {
         {"POINTER", POINTER}, {"INTEGER", INTEGER}, {"FLOAT", FLOAT}, {"DOUBLE", DOUBLE}, {"BOOLEAN", BOOLEAN},
         {"CONVERTED", CONVERTED}, {"MOST_BYTES", MOST_BYTES}, {"MOST_PARAMETERS", MOST_PARAMETERS},
-        {"INTERFACE", INTERFACE}, {"TORCH_INTERFACE_SIZE", sizeof(TorchInterface)},
+        {"INTERFACE", INTERFACE},
     };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
         if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0) return -1;

@@ -16,7 +16,7 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.types import cpp_name, is_exact
 from jitlto.cuda import device
 
-_INTERFACE = 13  # as in _launch.c
+_INTERFACE = 14  # as in _launch.c
 _MODULE = "jitlto.launch._launch"
 _MOST_ANSWERS = 1 << 15
 _exact: set[type] = {str, int, bool, type, NoneType}  # equal values of one of these are the same; others are added

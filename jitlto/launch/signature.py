@@ -1,6 +1,6 @@
 """Signatures as the compiled core knows them: how each parameter is packed, and how types of arrays are read.
 
-The core reads arrays by CuPy's attributes or by PyTorch's stable C interface, all others by the converters of
+The core reads arrays by CuPy's attributes or by what DLPack offers programs in C, all others by the converters of
 :mod:`jitlto.launch.arguments`.
 """
 
@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from jitlto.base.types import Parameter, find_scalar
+from jitlto.base.types import Parameter, Scalar, find_scalar
 from jitlto.cuda.device import is_own, stream_handle
 from jitlto.cuda.libraries import Stream, driver
-from jitlto.launch import torch_interface
 from jitlto.launch.arguments import Converter, is_cupy, pointed_type
 from jitlto.launch.core import extension
 from jitlto.launch.step import make_packing
 
+# DLDataTypeCode (dlpack.h) by NumPy's letter, and that of bfloat16.
+_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6, "bfloat16": 4}
 _CUDA = 12000  # the version of cuLaunchKernelEx that is asked for: that of the oldest CUDA that jitlto supports
 
 
@@ -45,7 +46,7 @@ def _describe(core: ModuleType, parameter: Parameter, converter: Converter) -> t
     target = pointed_type(parameter)
     if target is not None:
         known = find_scalar(target)
-        dlpack = (0, 0) if known is None else torch_interface.dlpack_type(known)
+        dlpack = (0, 0) if known is None else _dlpack_type(known)
         dtype: object = None if known is None else NotImplemented  # as no NumPy dtype stands for bfloat16
         if known is not None and known.typestr != "bfloat16":
             dtype = np.dtype(known.typestr)
@@ -65,11 +66,17 @@ def _describe(core: ModuleType, parameter: Parameter, converter: Converter) -> t
     return (kind, size, parameter.alignment, signed, 0, 0, None, scalar, converter)
 
 
+def _dlpack_type(scalar: Scalar) -> tuple[int, int]:
+    """Return the code and the bits of a type as DLPack has them."""
+    return _CODES.get(scalar.typestr) or _CODES[scalar.typestr[0]], 8 * scalar.size
+
+
 def _learn_array(array: Any) -> object:
     """Return how the core reads the addresses of arrays of a type.
 
     Returns:
-        True as CuPy's, bytes by PyTorch's own functions, None by the converter, False if this array does not tell.
+        True as CuPy's, a capsule by DLPack's functions in it (PyTorch's since 2.10), None by the converter, False
+        if this array does not tell.
     """
     kind = type(array)
     if is_cupy(kind):
@@ -78,7 +85,7 @@ def _learn_array(array: Any) -> object:
             return False
         return True if array._c_contiguous is True and array.data.ptr == shown["data"][0] else None
     if kind.__module__.partition(".")[0] == "torch" and kind.__name__ in ("Tensor", "Parameter"):
-        return torch_interface.describe(array)
+        return getattr(kind, "__dlpack_c_exchange_api__", None)
     return None
 
 

@@ -11,7 +11,7 @@ from jitlto.base.errors import ArgumentError, LaunchError
 from jitlto.launch import signature
 from jitlto.launch.launcher import Launcher
 from tests.support import arrays, launch_core
-from tests.support.arrays import CupyArray, NumbaStream, TorchLibrary
+from tests.support.arrays import CupyArray, NumbaStream
 from tests.support.errors import raises
 from tests.support.launchers import INVALID, OK, FakeDriver
 
@@ -56,16 +56,16 @@ def test_structures_and_enums_do_not_need_the_python_way(fake: FakeDriver) -> No
     assert by_core(fake)
 
 
-def test_tensors_of_pytorch_are_read_by_its_own_functions(fake: FakeDriver, torch_stand_in: TorchLibrary) -> None:
+def test_tensors_of_pytorch_are_read_by_functions_for_c(fake: FakeDriver, torch_stand_in: list[object]) -> None:
     launcher = fake.launcher("float const*", "void*", "__nv_bfloat16*")
     floats, brains = arrays.TorchTensor(), arrays.TorchTensor(arrays.TORCH.bfloat16, address=8192)
     for _ in range(4):
         launcher(fake.stream, 1, 32, floats, brains, brains)
     reads = floats.reads + brains.reads
-    torch_stand_in.calls.clear()
+    torch_stand_in.clear()
     launcher(fake.stream, 1, 32, floats, floats, brains)
     assert fake.launches[-1][2:] == (4096, 4096, 8192)
-    assert torch_stand_in.calls.count("data_ptr") == 3
+    assert torch_stand_in == [floats, floats, brains]
     assert floats.reads + brains.reads == reads
     assert by_core(fake)
     for wrong in (brains, arrays.TorchTensor(cuda=False)):
@@ -75,6 +75,19 @@ def test_tensors_of_pytorch_are_read_by_its_own_functions(fake: FakeDriver, torc
     assert fake.launches[-1][2:] == (4096, 0, 0)
     launcher(fake.stream, 1, 32, arrays.TorchTensor(size=0), None, None)
     assert fake.launches[-1][2:] == (0, 0, 0)
+
+
+@pytest.mark.usefixtures("torch_stand_in")
+@pytest.mark.parametrize("api", [arrays.exchange_api(None), arrays.exchange_api(arrays.describe, 2), object(), None])
+def test_tensors_without_the_functions_are_read_in_python(fake: FakeDriver, api: object) -> None:
+    class Tensor(arrays.TorchTensor):
+        __dlpack_c_exchange_api__ = api
+
+    Tensor.__module__, Tensor.__name__ = "torch", "Tensor"
+    launcher = fake.launcher("float*")
+    for _ in range(3):
+        launcher(fake.stream, 1, 32, Tensor())
+    assert fake.launches[-1][2:] == (4096,)
 
 
 @pytest.mark.usefixtures("torch_stand_in")
@@ -102,17 +115,20 @@ def test_a_tensor_has_to_be_contiguous(fake: FakeDriver, how: dict[str, Any], ad
             assert by_core(fake)
 
 
-@pytest.mark.parametrize("wrong", [arrays.TorchTensor(cuda=False), arrays.TorchTensor(arrays.TORCH.float8)])
-def test_a_tensor_is_not_asked_for_memory_that_it_may_not_have(
-    fake: FakeDriver, torch_stand_in: TorchLibrary, wrong: arrays.TorchTensor
-) -> None:
+@pytest.mark.usefixtures("torch_stand_in")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        arrays.TorchTensor(cuda=False),
+        arrays.TorchTensor(arrays.TORCH.float8),
+        arrays.TorchTensor(storage=False),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused_in_python(fake: FakeDriver, wrong: arrays.TorchTensor) -> None:
     launcher = warm(fake, "float*")
     launcher(fake.stream, 1, 32, arrays.TorchTensor())
-    torch_stand_in.calls.clear()
     with pytest.raises(ArgumentError):
         launcher(fake.stream, 1, 32, wrong)
-    assert "data_ptr" not in torch_stand_in.calls
-    assert "device_type" in torch_stand_in.calls
 
 
 @pytest.mark.slow

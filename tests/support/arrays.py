@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from jitlto.launch import torch_interface
-
 
 class CupyArray:
     """An array as CuPy shows it."""
@@ -58,13 +56,7 @@ def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return 0 in shape or all(extent == 1 or stride == wanted for extent, stride, wanted in expected)
 
 
-class TorchObject:
-    """The head of an object of PyTorch: behind that of every object, a pointer to the C++ tensor."""
-
-    __slots__ = ("_tensor",)
-
-
-class TorchTensor(TorchObject):
+class TorchTensor:
     """A tensor as PyTorch shows it; it may have no storage, or no memory."""
 
     def __init__(
@@ -82,7 +74,6 @@ class TorchTensor(TorchObject):
         shape: tuple[int, ...] | None = None,
         strides: tuple[int, ...] | None = None,
     ) -> None:
-        self._tensor = object()
         self.dtype, self.is_cuda, self.requires_grad = dtype, cuda, gradient
         self.shape = (size,) if shape is None else shape
         self._given = strides
@@ -97,10 +88,6 @@ class TorchTensor(TorchObject):
     def strides(self) -> tuple[int, ...]:
         """Those that it was made with, or what it is said to be."""
         return self._given or (_contiguous_strides(self.shape) if self._contiguous else (2,))
-
-    @property
-    def _cdata(self) -> int:
-        return id(self._tensor)
 
     def is_conj(self) -> bool:
         """Whether the memory holds its conjugate."""
@@ -160,47 +147,81 @@ class TorchTensor(TorchObject):
 TorchTensor.__module__, TorchTensor.__name__ = "torch", "Tensor"
 
 
-class TorchLibrary:
-    """PyTorch's library, with its functions for C."""
+class DLTensor(ctypes.Structure):
+    """``DLTensor`` of dlpack.h."""
 
-    def __init__(self) -> None:
-        dtypes = list(vars(TORCH).values())
-        #: The names of the getters that were called.
-        self.calls: list[str] = []
-        numbers = {"device_type_cuda": 1, "layout_strided": 0}
-        numbers |= {f"dtype_{name}": number for number, name in enumerate([*vars(TORCH), *torch_interface._DTYPES])}
-        numbers |= {f"dtype_{name}": number for number, name in enumerate(vars(TORCH))}
-        self._functions: dict[str, Any] = {name: lambda number=number: number for name, number in numbers.items()}
-        for name, type_, read in (
-            ("device_type", ctypes.c_int32, lambda tensor: int(tensor.is_cuda)),
-            ("layout", ctypes.c_int32, lambda _: 0),
-            ("dtype", ctypes.c_int32, lambda tensor: dtypes.index(tensor.dtype)),
-            ("dim", ctypes.c_int64, lambda tensor: len(tensor.shape)),
-            ("sizes", ctypes.c_void_p, TorchTensor.extents),
-            ("strides", ctypes.c_void_p, lambda tensor: tensor.extents() + 8 * len(tensor.shape)),
-            ("data_ptr", ctypes.c_void_p, TorchTensor.pointer),
-        ):
-            self._functions[f"get_{name}"] = self._getter(name, type_, read)
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64),
+    )  # fmt: skip
 
-    def __getitem__(self, name: str) -> Any:
+
+Describe = Callable[[Any, DLTensor], None]
+
+
+class ExchangeApi(ctypes.Structure):
+    """``DLPackExchangeAPI`` of dlpack.h 1.2, with the one function that launches use."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("older", ctypes.c_void_p),
+        ("others", ctypes.c_void_p * 3), ("describe", ctypes.c_void_p), ("stream", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+_EXCHANGE_API = b"dlpack_exchange_api"
+_FUNCTION = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))
+_kept: list[object] = []
+
+
+def exchange_api(describe: Describe | None, major: int = 1) -> object:
+    """Return a capsule as types have as ``__dlpack_c_exchange_api__``; without a function, that is NULL."""
+
+    def call(array: Any, out: Any) -> int:
         try:
-            return self._functions[name.removeprefix("aoti_torch_")]
-        except KeyError:
-            raise AttributeError(name) from None
+            describe(array, out.contents)  # type: ignore[misc]
+        except RuntimeError:
+            return -1
+        return 0
 
-    __getattr__ = __getitem__
+    function = _FUNCTION(call)
+    api = ExchangeApi(major, 2, describe=ctypes.cast(function, ctypes.c_void_p) if describe else None)
+    _kept.extend((function, api))  # a capsule keeps nothing
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return make(ctypes.addressof(api), _EXCHANGE_API, None)
 
-    def _getter(self, name: str, type_: Any, read: Callable[[TorchTensor], int]) -> Any:
-        def get(handle: int, out: int) -> int:
-            self.calls.append(name)
-            tensor = ctypes.cast(handle - object.__basicsize__, ctypes.py_object).value
-            try:
-                type_.from_address(out).value = read(tensor)
-            except RuntimeError:
-                return 1
-            return 0
 
-        return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(get)
+def describe_of(kind: type) -> Describe:
+    """Return the function of a type's ``__dlpack_c_exchange_api__``."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    api = ExchangeApi.from_address(get(kind.__dlpack_c_exchange_api__, _EXCHANGE_API))  # type: ignore[attr-defined]
+    function = _FUNCTION(api.describe)
+
+    def describe(array: Any, out: DLTensor) -> None:
+        assert function(array, ctypes.byref(out)) == 0
+
+    return describe
+
+
+_CODES = {"f": 2, "i": 0, "c": 5, "V": 4}
+#: The tensors that were described to a program in C.
+described: list[object] = []
+
+
+def describe(tensor: TorchTensor, out: DLTensor) -> None:
+    """Describe a tensor, as PyTorch does for programs in C."""
+    described.append(tensor)
+    kind = tensor.dtype.typestr
+    out.code, out.bits = (_CODES[kind[1]], 8 * int(kind[2:])) if kind else (12, 8)
+    out.lanes, out.device_type, out.ndim = 1, 2 if tensor.is_cuda else 1, len(tensor.shape)
+    out.shape = tensor.extents()
+    out.strides = out.shape + 8 * out.ndim
+    out.data, out.byte_offset = tensor.pointer(), 0
+
+
+TorchTensor.__dlpack_c_exchange_api__ = exchange_api(describe)  # type: ignore[attr-defined]
 
 
 class NumbaArray:
