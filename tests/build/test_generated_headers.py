@@ -196,8 +196,11 @@ def test_sources_that_differ_by_a_generated_header_alone_are_not_the_same(tmp_pa
 
 def test_errors_name_the_template_of_a_header_and_its_line(tmp_path: Path) -> None:
     undefined = CONFIGURED["config.inc.jinja"] + "\n{{ lenght }}"
-    with raises(RenderError, "render-undefined", "lenght", "group kern", "length=2", where="config.inc.jinja:5"):
+    with raises(
+        RenderError, "render-undefined", "lenght", "group kern", "length=2", where="config.inc.jinja:5"
+    ) as told:
         made(tmp_path, CONFIGURED, config__inc__jinja=undefined)
+    assert "interface" not in str(told.value.hint), "no interface includes it"
     with raises(RenderError, "render-undefined", "'length'", "group plain", where="config.inc.jinja:3"):
         made(tmp_path, CONFIGURED, plain__cu__jinja='#include "config.inc"\n')
     loop = CONFIGURED["config.inc.jinja"] + "{% for n in range(3) %}\n\n{% endfor %}{# #}\nno_type {{length}};\n"

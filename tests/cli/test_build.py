@@ -45,6 +45,19 @@ def test_a_failure_is_json_too_where_json_was_asked_for() -> None:
     assert not jitlto("build", "no-such-family", "-o", "x.fragdb").stdout
 
 
+def test_editors_and_workflows_get_the_place(tmp_path: Path) -> None:
+    family = write_family(tmp_path, MINI | {"op.json": '{\n "data_type": 4, "op_name": "a", "expr": "a,%"}'})
+    done = jitlto("build", family, "-o", tmp_path / "x.fragdb", "--json")
+    (found,) = json.loads(done.stdout)["diagnostics"]
+    assert (found["path"], found["line"], found["column"]) == (str(tmp_path / "op.json"), 2, 2)
+    assert (done.returncode, found["code"], found["severity"]) == (1, "matrix-not-a-string", "error")
+    done = jitlto("build", family, "-o", tmp_path / "x.fragdb", "--github")
+    begin = f"::error file={tmp_path}/op.json,line=2,col=2,title=matrix-not-a-string::"
+    assert done.stdout.startswith(begin)
+    assert "%0A  hint: " in done.stdout and done.stdout.count("\n") == 1
+    assert done.stderr.startswith(f"error: {tmp_path}/op.json:2:2: ")
+
+
 @pytest.mark.slow
 def test_the_twin_with_line_information_is_built_beside_the_database(tmp_path: Path) -> None:
     family, database = write_family(tmp_path / "mini", MINI), tmp_path / "mini.fragdb"
