@@ -313,7 +313,7 @@ def test_a_wheel_without_all_that_kernels_need_is_not_built(
     set_prebuilt(environment, tmp_path / "ci.fragdb")
     refuse()
     taken = project.copy_prebuilt(project.load_package(path), output, allow_incomplete=True)
-    assert taken and any("mini/kern[data_type=double]" in advice for advice in taken.advice)
+    assert taken and any("mini/kern[data_type=double]" in advice.message for advice in taken.advice)
 
 
 def test_a_wheel_holds_the_kernels_that_pack_names(tmp_path: Path) -> None:
