@@ -109,7 +109,7 @@ class InterfaceRules:
         known = undefined.union(*(each.declared | each.defined for each in every.values()))
         # What an interface does not declare for some values, it may for others.
         for name in sorted(set(self._family.opaque) - known) if not self._config.values else ():
-            what = f"[family] opaque names {name}, a type that no interface declares"
+            what = f"opaque names {name}, a type that no interface declares"
             hint = suggest(name, sorted(known), "remove it, or write its name with its namespaces")
             where = find_place(self._family.path, "family", f"opaque {name!r}")
             raise FamilyError(what, code="family-opaque", where=where, hint=hint)

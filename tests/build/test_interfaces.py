@@ -69,7 +69,7 @@ def test_a_definition_that_contradicts_its_interface_does_not_compile(
     build_family: BuildFamily, interface: str, definition: str, options: dict[str, str]
 ) -> None:
     both = "activation.cuh", interface, definition.removeprefix(INCLUDE).partition("{")[0].split("=")[0].strip()
-    with raises(CompileError, "compile", *both, "group activation", hint=interface):
+    with raises(CompileError, "compile", *both, "group activation", interface):
         build_family(family(interface, definition, **options))
 
 
@@ -101,9 +101,9 @@ def test_a_source_that_does_not_include_its_interface_sees_it(
 def test_a_definition_of_another_overload_is_refused(
     build_family: BuildFamily, interface: str, definition: str, options: dict[str, str], names: tuple[str, ...]
 ) -> None:
-    keys = ("act/activation[name=relu]", "act/kern", "activation.cuh:3 declares `")
+    keys = ("act/activation[name=relu]", "act/kern", "activation.cuh:3: declares `")
     if "\n" not in definition:
-        keys += (f"relu.cuh:1 has `{definition.partition('{')[0].strip()}`",)
+        keys += (f"relu.cuh:1: has `{definition.partition('{')[0].strip()}`",)
     with raises(BuildError, "build-unplanned-kernels", *keys, *names):
         build_family(family(interface, definition, **options))
 
@@ -114,7 +114,7 @@ def test_beside_a_definition_of_the_right_one_there_is_advice(build_family: Buil
     files = family(FLOAT, FINE) | {"activation.json": '{"name": ["relu", "zero"]}'}
     files["zero.cuh"] = "__device__ float activation(double x) { return 0; }\n"
     (advice,) = build_family(files).advice
-    assert "no kernel contains act/activation[name=zero]: no fragment requires activation(double)" in advice
+    assert "no kernel contains act/activation[name=zero]: no fragment requires activation(double)" in advice.message
 
 
 @pytest.mark.slow
@@ -278,7 +278,7 @@ def test_no_source_specialises_a_template_of_an_interface(
 ) -> None:
     files = family(f"{interface}\n{FLOAT}", FINE)
     files["kern.cu.jinja"] = f"{source}\n{files['kern.cu.jinja']}"
-    with raises(BuildError, "build-interface-specialisation", name, "kern[].cu:", "activation.cuh:"):
+    with raises(BuildError, "build-interface-specialisation", name, "kern.cu.jinja:", "activation.cuh:"):
         build_family(files)
 
 
@@ -328,7 +328,7 @@ def test_types_are_defined_or_opaque(build_family: BuildFamily, interface: str, 
         f"{f'namespace {space} {{ {definition} }}' if space else definition}\n" + files["kern.cu.jinja"]
     )
     if not name.startswith("L"):
-        with raises(BuildError, "build-interface-definition", last, "kern[].cu:1"):
+        with raises(BuildError, "build-interface-definition", last, "kern.cu.jinja:1:"):
             build_family(files)
 
 
@@ -348,7 +348,7 @@ def test_both_sides_declare_nothing_beside_the_interface(build_family: BuildFami
     files["kern.cu.jinja"] = (
         "__device__ float activation(int x);\n__global__ void kern(float* x) { *x = activation(1); }\n"
     )
-    places = f"activation.cuh:3 declares `{FLOAT}`", "kern[].cu:1 has `__device__ float activation(int x)`"
+    places = f"activation.cuh:3: declares `{FLOAT}`", "kern.cu.jinja:1: has `__device__ float activation(int x)`"
     with raises(BuildError, "build-interface-undeclared", "activation(int)", *places):
         build_family(files)
 
@@ -377,7 +377,7 @@ def test_opaque_names_types_that_interfaces_declare(build_family: BuildFamily) -
     files = family(interface, "__device__ float activation(float x, state*) { return x; }")
     for name in ("stat", "activation", "n::state"):
         files["family.toml"] = (TOML + DECLARED).replace('"act"', f'"act"\nopaque = ["state", "{name}"]', 1)
-        with raises(FamilyError, "family-opaque", name, where="family.toml"):
+        with raises(FamilyError, "family-opaque", name, where="family.toml in [family]"):
             build_family(files)
     with raises(FamilyError, "family-opaque", "stat", hint="'state'"):
         build_family(files | {"family.toml": (TOML + DECLARED).replace('"act"', '"act"\nopaque = ["stat"]', 1)})
