@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import event, given
 
+from jitlto.base.diagnostic import Diagnostic
 from jitlto.base.errors import FamilyError, JitltoError, MatrixError
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
@@ -46,12 +47,12 @@ def declared(path: Path) -> JitltoError | None:
     """Load and render a family; its error, if it has one."""
     try:
         loaded = declaration.load_family(path)
-        warnings: list[str] = []
+        warnings: list[Diagnostic] = []
         for rendered in islice(render_family(loaded, on_warning=warnings.append), 2000):
             rendered.source.encode()
             str(rendered.key).encode()
         for warning in warnings:
-            warning.encode("utf-8", "surrogatepass")
+            str(warning).encode("utf-8", "surrogatepass")
         family_record(loaded)
     except JitltoError as error:
         return error

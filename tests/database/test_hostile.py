@@ -287,7 +287,8 @@ def test_index_rows_that_lie_lead_to_no_fragment_that_does_not_fit(
         whole = WholeIndex(database.fragments())
         known = {fragment.key: fragment for fragment in database.fragments()}
         for configuration in ({}, {"data_type": "float"}, {"data_type": "float", "op_name": "twice"}):
-            expected, found = (answer(index, configuration) for index in (whole, database.index("mini")))
+            expected = answer(lambda: whole, configuration)
+            found = answer(lambda: database.index("mini"), configuration)
             if found != expected:
                 with raises(DatabaseError, "database-damaged"):
                     database.verify()
@@ -298,10 +299,10 @@ def test_index_rows_that_lie_lead_to_no_fragment_that_does_not_fit(
                 assert provided == [symbol.name for symbol in found.entry.requires]
 
 
-def answer(index: Index, configuration: dict[str, str]) -> Resolution | tuple[str, ...]:
+def answer(index: Callable[[], Index], configuration: dict[str, str]) -> Resolution | tuple[str, ...]:
     """The fragments of a configuration, or the error."""
     try:
-        return resolve(index, configuration)
+        return resolve(index(), configuration)
     except JitltoError as error:
         return (error.code, error.what)
 

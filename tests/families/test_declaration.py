@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.base.diagnostic import Location
 from jitlto.base.errors import FamilyError, MatrixError
 from jitlto.base.versions import Architecture
 from jitlto.compile.headers import HeaderSearch
@@ -231,7 +232,8 @@ def test_each_mistake_names_file_and_table(
     assert TOML.count(old) == 1
     error = failure(tmp_path, TOML.replace(old, new))
     assert error.code == f"family-{case}", error
-    assert str(error.where) == f"{tmp_path / 'family.toml'} [{table}]".removesuffix(" []")
+    assert isinstance(error.place, Location)
+    assert (error.place.path, error.place.about) == (str(tmp_path / "family.toml"), f"in [{table}]" if table else "")
     assert name in error.what
     assert hint is None or hint in str(error.hint)
 

@@ -20,7 +20,7 @@ from jitlto.record.headers import Source
 from jitlto.runtime import recording, session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.recording import Recorder, UsedPlan
-from tests.support.compiled import compile_source
+from tests.support.compiled import compile_source, relocatable_cubin
 from tests.support.errors import raises
 from tests.support.outputs import SPECIAL, special_file
 from tests.support.process import ROOT
@@ -103,7 +103,7 @@ def test_the_callers_own_code_comes_back_in_every_form(transform: KernelFamily, 
         planner().add_ltoir(ltoir),
         planner().add_ptx(compiled.ptx),
         planner().add_ptx(compiled.ptx.encode() + b"\0", "bytes.ptx"),
-        planner().add_source(_SOURCE).add_binary(_cubin(planner().add_source(_SOURCE)), "cubin"),
+        planner().add_binary(relocatable_cubin(_SOURCE), "cubin"),
     ]
     path = tmp_path / "used.jsonl"
     plans = [each.plan(arch="sm_90") for each in planners]
@@ -113,10 +113,6 @@ def test_the_callers_own_code_comes_back_in_every_form(transform: KernelFamily, 
     assert _again(path, transform) == list(dict.fromkeys(plan.digest for plan in plans))
     names = [used.request.supplied[0][0] for used in recording.read(path)]
     assert names[:2] == ["mine.cu", "user.ltoir"]
-
-
-def _cubin(planner: Planner) -> bytes:
-    return planner.plan(arch="sm_90").link().cubin
 
 
 @pytest.mark.slow

@@ -33,7 +33,8 @@ from jitlto.base.config import Config
 from jitlto.stores.shared import SharedStore
 seconds = {"calls": 0.0, "end": 0.0}
 atexit.register(lambda: print(json.dumps(seconds | {"end": time.perf_counter() - seconds["end"]})))  # last
-stores = SharedStore.from_config(Config.read(os.environ))
+config = Config.read(os.environ)
+stores = SharedStore.from_config(config) if config.store else None
 if stores is not None:
     stores.open_soon()
 for number in range(10):
