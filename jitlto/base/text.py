@@ -52,8 +52,10 @@ def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def suggest_file(name: str, places: Iterable[Path]) -> str:
-    """Return ``did you mean 'x'?`` with the nearest file in some directories and those in them, or nothing."""
-    known = [str(path.relative_to(place)) for place in places for form in ("*", "*/*") for path in place.glob(form)]
+    """Return ``did you mean 'x'?`` with the nearest file of its kind in directories and those in them, or nothing."""
+    kind = Path(name).suffix
+    found = ((place, path) for place in places for form in ("*", "*/*") for path in place.glob(form))
+    known = [str(path.relative_to(place)) for place, path in found if path.suffix == kind]
     return suggest(name, [each for each in known if each.endswith(f"/{name}")] or known)
 
 

@@ -224,6 +224,6 @@ def _explain(request: CompileRequest, error: JitltoError, compiler: InterfaceCom
     if isinstance(error, CompileError) and (name := find_missing_header(error.log)):
         near = suggest_file(name, request.config.own.directories)
         led = [f"{each}={value}" for each, value in request.rendered.combination.items() if value and value in name]
-        made = f"its name is made from {', '.join(led)};" if led else ""
-        error.hint = " ".join(filter(None, (near, made, error.hint)))
+        made = f"{name} is named after {', '.join(led)}: add it, or change the value in the matrix;" if led else ""
+        error.hint = " ".join(filter(None, (made, near, error.hint)))
     return error

@@ -83,8 +83,8 @@ def _compare_compiled(family: str, kernels: Sequence[Kernel]) -> tuple[list[Foun
                 failures.setdefault(pair, found_in(error, keys[0], kernel.configuration))
     if not compiled:
         return [], []
-    message = "functions already compiled to machine code, inlined in PTX or in PTX of another release are not compared"
-    message += f": those of {', '.join(sorted(compiled))}"
+    message = "functions already compiled to machine code, inlined in PTX, or in PTX of another release or in a fatbin "
+    message += f"are not compared: those of {', '.join(sorted(compiled))}"
     note = Diagnostic.at(None, message, "build-uncompared", Severity.NOTE, hint="give LTO-IR too")
     return [*failures.values()], [found_in(note, family, {})]
 

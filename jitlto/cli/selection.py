@@ -8,6 +8,7 @@ import click
 
 from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.base.files import SUFFIX, digest_of
+from jitlto.cli.ending import print_warning
 from jitlto.database import FragmentDatabase
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
@@ -26,7 +27,8 @@ def locate(target: Path, *, compiles: bool = False) -> tuple[Path, str | None]:
 
     A file is a database. ``[PACKAGE:]FAMILY`` is looked up on the search path and in installed packages. A name that is
     not known there, the directory of a family and its ``family.toml`` stand for the database that ``jitlto build``
-    writes for it in the working directory. With ``compiles``, a declaration stands for itself: its path is returned.
+    writes for it in the working directory; a warning says that a file was changed since. With ``compiles``, a
+    declaration stands for itself: its path is returned.
 
     Raises:
         RegistryError, DatabaseError: If nothing holds the family, or its database cannot be read.
@@ -36,6 +38,7 @@ def locate(target: Path, *, compiles: bool = False) -> tuple[Path, str | None]:
         return target, None
     package, _, name = str(target).rpartition(":")
     missing: JitltoError | None = None
+    edited: list[Path] = []
     if _NAMED.fullmatch(str(target)):
         try:
             return session.default.registry.find(name, package or None).location, name
@@ -47,16 +50,22 @@ def locate(target: Path, *, compiles: bool = False) -> tuple[Path, str | None]:
     if os.path.isfile(toml):  # noqa: PTH113
         if compiles:
             return toml, None
-        from jitlto.families.declaration import load_family  # imported late: few commands read a declaration
+        from jitlto.compile.family_files import family_files  # imported late: few commands read a declaration
+        from jitlto.families.declaration import load_family
 
-        name = load_family(toml).name
+        family = load_family(toml)
+        name, edited = family.name, family_files((family, *family.all_used().values()))
         what = f"the family {name} has not been built here"
         missing = DatabaseError(what, code="database-not-found", where=name + SUFFIX, hint=f"jitlto build {target}")
     if missing is None:
         return target, None  # whoever opens it says what is wrong
-    if not os.path.isfile(name + SUFFIX):  # noqa: PTH113
+    path = Path(name + SUFFIX)
+    if not os.path.isfile(path):  # noqa: PTH113
         raise missing
-    return Path(name + SUFFIX), name
+    newest = max(edited, key=os.path.getmtime, default=path)
+    if newest.stat().st_mtime_ns > path.stat().st_mtime_ns:
+        print_warning(f"{path} is older than {newest}: jitlto build {target}")
+    return path, name
 
 
 def is_other_file(target: Path) -> bool:

@@ -16,7 +16,7 @@ _C_HEADERS = frozenset((
 ))  # fmt: skip
 ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
 _MISSING = re.compile(r'(?:^(.+)\((\d+)\): [\w ]*error: )?(?:cannot|could not) open source file "([^"]+)"', re.M)
-_MENTION = re.compile(r"^(\S+)\((\d+)\): [\w ]*error|\bat line (\d+) of (\S+)$", re.M)
+_MENTION = re.compile(r"^(.+?)\((\d+)\): [\w ]*error|\bat line (\d+) of (.+)$", re.M)
 _PROGRAM_NAME = re.compile(r"\b[0-9a-f]{20}\.cu\b")  # nvrtc.program_name
 _GUARD = "put it and what uses it under #ifndef __CUDACC_RTC__"
 _CONTEXT_LINES = 3

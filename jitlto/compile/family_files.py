@@ -28,7 +28,8 @@ def family_files(families: Iterable[FamilyDeclaration], *, thorough: bool = Fals
         folders = {*family.include, *family.templates, *(each.parent for each in templates)}
         found = {family.path, *(group.matrix for group in family.groups if group.matrix)}
         patterns = (re.sub(r"\{\{.*?\}\}|@\w+@", "*", group.binary) for group in family.groups if group.binary)
-        found.update(Path(path) for pattern in patterns for path in glob(pattern))  # noqa: PTH207 - of any directory
+        binaries = (Path(path) for pattern in patterns for path in glob(pattern))  # noqa: PTH207 - of any directory
+        found.update(path for path in binaries if path.is_file())  # reading a FIFO would block
         found.update(walk_sources(sorted(folders), thorough=thorough))
         search = HeaderSearch(family.include)
         included = {name for path in found for name in search.closure(path.read_bytes()).headers}

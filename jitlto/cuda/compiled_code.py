@@ -183,6 +183,7 @@ def _link_alone(code: CompiledCode, known: Mapping[str, Symbol], missing: dict[s
             hint = "take CUDA 13, or give LTO-IR, PTX as text or a cubin outside of a fatbin"
             raise LinkError(what, hint=hint) from error
     except LinkError as error:
-        error.hint = error.hint or "before 12.9 it reads no code that refers to what others define: update it"
+        if linker < (12, 9):
+            error.hint = error.hint or "before 12.9 it reads no code that refers to what others define: update it"
         raise
     return link([code.item, _make_stub(missing.values())], target or code.architecture, flags).data

@@ -24,7 +24,6 @@ MOST_COMBINATIONS = 1_000_000
 Value: TypeAlias = str | int | float | bool | None
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,\n]|[^\s\[\]{}:,"]+')
-_LENIENT = "or preview the matrix with `jitlto expand --lenient`"
 
 
 class _DuplicateMembers(dict[str, object]):
@@ -123,7 +122,7 @@ class Matrix:
         if not isinstance(value, dict):
             return _Leaf(self._check_leaf(value, name, pointer), pointer)
         if isinstance(value, _DuplicateMembers) and not self._lenient:
-            what, hint = f"duplicate member {value.duplicate!r}", f"merge the two into one array, {_LENIENT}"
+            what, hint = f"duplicate member {value.duplicate!r}", "merge the two into one array"
             raise self._error(what, _join(pointer, value.duplicate), "duplicate-member", hint)
         if not all(isinstance(each, str) for each in value):
             raise self._error("the name of a member is not a string", pointer, "not-json")
@@ -146,7 +145,7 @@ class Matrix:
             raise self._error("value without a name", pointer, "unnamed-value", hint)
         if not (isinstance(value, str) or self._lenient):
             text = json.dumps(value)
-            raise self._error(f"value {text} is not a string", pointer, "not-a-string", f'write "{text}", {_LENIENT}')
+            raise self._error(f"value {text} is not a string", pointer, "not-a-string", f'write "{text}"')
         try:
             str(value).encode()
         except UnicodeEncodeError:
@@ -161,7 +160,7 @@ class Matrix:
         while not node.count and isinstance(node, _Node) and node.items:  # descend to the empty array that causes it
             node = next(item for item in node.items if not item.count)
         if not node.count:
-            hint = f"add an element, use {{}} for a dimension that adds nothing, {_LENIENT}"
+            hint = "add an element, or use {} for a dimension that adds nothing"
             raise self._error("the product is empty because this array is", node.pointer, "empty", hint)
 
     def _check_written_once(self, node: _Node | _Leaf) -> dict[str, str]:
@@ -177,7 +176,7 @@ class Matrix:
             if node.is_object and (both := found.keys() & more.keys()):
                 name = min(both)
                 what = f"{name!r} is written twice in one combination, by {found[name]} and {more[name]}"
-                raise self._error(what, node.pointer, "written-twice", f"rename one of them, {_LENIENT}")
+                raise self._error(what, node.pointer, "written-twice", "rename one of them")
             found |= more
         return found
 
@@ -190,7 +189,7 @@ class Matrix:
                 both = ((one.pointer, other.pointer) for one in first for other in leaves if one.pair == other.pair)
                 one, other = next(((one, other) for one, other in both if one != other), ("", ""))
                 what = f"two combinations are {text}{f', by {one} and {other}' if other else ''}"
-                raise self._error(what, other, "identical-combinations", f"remove one of them, {_LENIENT}")
+                raise self._error(what, other, "identical-combinations", "remove one of them")
 
     # --- messages ---
 

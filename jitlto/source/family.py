@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from jitlto.compile.family_files import family_files
 from jitlto.cuda import device
 from jitlto.cuda.compatibility import can_link_for
 from jitlto.database import FragmentDatabase
-from jitlto.families.declaration import FamilyDeclaration, change_all, find_family, load_family
+from jitlto.families.declaration import FamilyDeclaration, change_all, find_family, load_family, project_root
 from jitlto.launch.core import Answers
 from jitlto.launch.launcher import Launcher
 from jitlto.plan.configuration import normalize_configuration
@@ -201,12 +201,13 @@ class SourceFamily(KernelFamily):
         """Read the sources again, if a file was changed, added or removed since they were read."""
         if self._watched and all(_identify(path) == known for path, known in self._watched.items()):
             return
-        family = load_family(self.path)
-        files = family_files((family, *family.all_used().values()), thorough=True)
         # Before anything is read that is used, so that a change meanwhile is seen the next time.
-        watched = {str(path): _identify(str(path)) for each in files for path in (each, each.parent)}
+        watched = {str(self.path): _identify(str(self.path))}
+        family = load_family(self.path)
+        watched = {path: _identify(path) for path in _paths((family, *family.all_used().values()))} | watched
         target = next(reversed(self._rendered))
         rendered = _render(self.path, target)
+        watched |= {each.text: _identify(each.text) for each, _ in rendered.binaries}
         family = rendered.families[0]
         self.name, self.version = family.name, family.version
         self._own = [r for r in rendered.rendered if r.key.family == family.name or r.group.role is Role.DEVICE]
@@ -255,6 +256,15 @@ class SourceFamily(KernelFamily):
         if before is not None and before.contents.digest == report.digest:
             return before
         return KernelFamily(self.name, FragmentDatabase(path, list(report.fragments)), self.session)
+
+
+def _paths(families: Collection[FamilyDeclaration]) -> set[str]:
+    """Return the files that a build may read, and the directories in which another might be found first."""
+    files = family_files(families, thorough=True)
+    folders = {folder for each in families for folder in (*each.include, *each.templates)}
+    folders |= {project_root(each.path) / name for each in families for name in ("matrices", "templates")}
+    below = {path for folder in folders for path, _, _ in os.walk(folder)}
+    return {str(path) for each in files for path in (each, each.parent)} | {str(each) for each in folders} | below
 
 
 def _identify(path: str) -> Identity:

@@ -29,7 +29,7 @@ def load(
 
     Args:
         family: The family's name; or the path of its ``family.toml``, or of the directory that holds that. A text with
-            a slash is a path.
+            a slash, ``.`` and ``..`` are paths.
         database: The database, or its path. By default it is searched for as by :func:`jitlto.family`.
         session: The session to use; by default that of the process.
 
@@ -40,7 +40,7 @@ def load(
     """
     check_type(family, (str, os.PathLike), "family must be a name, or the path of sources")
     name = os.fspath(family)
-    if database is None and (not isinstance(family, str) or "/" in name or name.endswith(".toml")):
+    if database is None and (not isinstance(family, str) or "/" in name or name.endswith((".", ".toml"))):
         from jitlto.source.family import SourceFamily  # imported late: it loads the build side, and Jinja
 
         return SourceFamily(name, session)

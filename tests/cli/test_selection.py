@@ -1,6 +1,7 @@
 """What names a database or a family on the command line means the same in every command."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -49,6 +50,18 @@ def test_a_plan_of_a_directory_is_of_its_sources(here: Path) -> None:
         assert "42280000" in linked(target)  # 42.0f
     assert linked("mini") == old
     assert "42280000" not in old
+
+
+def test_a_database_that_is_older_than_its_sources_is_said_to_be(here: Path) -> None:
+    os.utime("mini.fragdb")
+    assert "warning" not in jitlto("check", "sources/mini").stderr
+    later = Path("mini.fragdb").stat().st_mtime + 1
+    os.utime("sources/mini/op.cuh", (later, later))
+    done = jitlto("check", "sources/mini")
+    assert done.returncode == 0
+    assert "mini.fragdb is older than" in done.stderr
+    assert "sources/mini/op.cuh: jitlto build sources/mini" in done.stderr
+    assert "warning" not in jitlto("check", "mini.fragdb").stderr
 
 
 @pytest.mark.parametrize("command", ["plan", "warm"])

@@ -149,6 +149,11 @@ def annotate(error: CompileError, name: str, text: str) -> CompileError:
     return diagnostics.annotate(error, name, text, Location("my.toml"), Location)
 
 
+def test_a_source_may_be_named_after_a_value_with_a_space(tmp_path: Path) -> None:
+    name = "f/g[type=unsigned char].cu"
+    assert annotate(failure("\nint x = y;\n"), name, "\nint x = y;\n").where == f"{name}:2"
+
+
 def test_an_include_of_a_host_header_is_the_only_error(tmp_path: Path) -> None:
     (tmp_path / "host.h").write_text("".join(f"void f{n}();\n" for n in range(50)) + "#include <vector>\n")
     error = failure('#include "host.h"\nstd::vector<int> v;\n', [tmp_path])

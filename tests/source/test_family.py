@@ -148,6 +148,21 @@ def test_every_kind_of_edit_is_seen(family: KernelFamily, place: Path, caplog: p
     check(2)
 
 
+def test_a_file_that_is_now_found_first_is_seen(place: Path) -> None:
+    for folder in ("first/sub", "../templates"):
+        (place / folder).mkdir(parents=True)
+    edit(place / "family.toml", 'name = "mini"', 'name = "mini"\ninclude = ["first", "."]')
+    edit(place / "kern.cu.jinja", '"body.cuh"', '"sub/body.cuh"')
+    (place / "sub").mkdir()
+    (place / "body.cuh").rename(place / "sub" / "body.cuh")
+    family = jitlto.load(place)
+    before = ptx(family)
+    text = (place / "sub" / "body.cuh").read_text()
+    (place / "first" / "sub" / "body.cuh").write_text(text.replace("return a", "return a + T(42)"))
+    assert "42280000" in ptx(family)  # 42.0f
+    assert "42280000" not in before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "old", "new", "error", "where"),
