@@ -128,7 +128,7 @@ def build(
         if is_part or len(declared) != 1:
             named = ", ".join(family.name for family in declared)
             what = f"a part of {named}" if is_part else f"{pluralize(len(declared), 'family')}: {named}"
-            raise click.UsageError(f"name the database of {what}: -o DB")
+            raise click.UsageError(f"give -o DB: {what} has no database of its own name")
         output = Path(declared[0].name + SUFFIX)
     check_output(timings, (output,))
     _collect_no_garbage()

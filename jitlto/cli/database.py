@@ -1,6 +1,7 @@
 """``jitlto ls`` and ``show``: what a database holds."""
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,8 @@ def _find(text: str, fragments: Sequence[Fragment], database: Path) -> Fragment:
     if len(found) == 1:
         return next(iter(found.values()))
     if found:
-        what, hint = f"{len(found)} fragments are {text}", "\n    ".join(["name one, as", *[*found][:_LISTED]])
+        what = f"{len(found)} fragments match {text!r}"
+        hint = "\n    ".join(["name one, for example", *map(shlex.quote, [*found][:_LISTED])])
         raise DatabaseError(what, code="database-ambiguous-key", where=str(database), hint=hint)
     nearest = suggest(text, [each.key.text for each in fragments])
     hint = f"{nearest} `jitlto ls -l {database}` lists the keys".lstrip()

@@ -213,9 +213,8 @@ def _list_combinations(
         combination = {name: str(value) for name, value in values.items()}  # strict: strings already
         for name in group.key:
             if name not in combination:
-                what = (
-                    f"no key parameter {name!r} in {describe_combination(combination)} of {group.matrix or 'no matrix'}"
-                )
+                values_of = f"{describe_combination(combination)} of {group.matrix or 'no matrix'}"
+                what = f"key has {name!r}, which {values_of} has not"
                 hint = "remove it from key, or add it to every branch of the matrix"
                 if near := suggest(name, combination):
                     hint = f"{near} correct key or the matrix"
