@@ -34,6 +34,18 @@ if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs 
 Loaded = TypeVar("Loaded")
 
 
+def parse_target(arch: str | Architecture | None) -> Architecture | None:
+    """Return the target that a caller names; None for that of the current device.
+
+    Raises:
+        PlanError: If it is no architecture.
+    """
+    try:
+        return arch if arch is None or isinstance(arch, Architecture) else Architecture.parse(arch)
+    except JitltoError as error:
+        raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
+
+
 class Planner(Generic[Loaded]):
     """Resolves one configuration of a family, with the fragments and code that the caller adds to it.
 
@@ -97,8 +109,7 @@ class Planner(Generic[Loaded]):
             what = f"defines {demangle(functions[0])}, which a library cannot declare by its name"
             hint = 'define it as a C++ function: not extern "C", from a template, or in a namespace'
             raise PlanError(f"{fragment.key} {what}", code="plan-callback", hint=hint)
-        target = device.architecture() if arch is None else arch
-        target = target if isinstance(target, Architecture) else Architecture.parse(target)
+        target = parse_target(arch) or device.architecture()
         image = select_image(fragment, ImageKind.LTOIR, target, nvjitlink.version())
         return name, self._family.database.read(image)
 
@@ -201,8 +212,8 @@ class Planner(Generic[Loaded]):
     def _plan(self, arch: str | Architecture | None, link_mode: str, link_options: Mapping[str, object]) -> Plan:
         family = self._family
         database, record, index = family.database, family.record, family.index
+        target = parse_target(arch)
         try:
-            target = arch if arch is None or isinstance(arch, Architecture) else Architecture.parse(arch)
             callers = record.for_callers_code(link_options)
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None

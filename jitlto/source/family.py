@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jitlto.base.errors import JitltoError, MissingProviderError, NoDeviceError, PlanError
+from jitlto.base.errors import MissingProviderError, NoDeviceError
 from jitlto.base.files import EDITABLE, SUFFIX, Identity, identity
 from jitlto.base.lock import locked
 from jitlto.base.log import log, warn_once
@@ -38,7 +38,7 @@ from jitlto.launch.core import Answers
 from jitlto.launch.launcher import Launcher
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.plan.plan import Plan
-from jitlto.plan.planner import Planner
+from jitlto.plan.planner import Planner, parse_target
 from jitlto.plan.resolve_errors import which_entrypoint
 from jitlto.record.family_record import FamilyRecord
 from jitlto.record.fragment import FragmentKey, Role, agrees, sorted_values
@@ -282,13 +282,9 @@ def _target(arch: str | Architecture | None) -> Architecture | None:
         PlanError: If it is invalid.
     """
     try:
-        if arch is None:
-            return device.architecture()
-        return arch if isinstance(arch, Architecture) else Architecture.parse(arch)
+        return parse_target(arch) or device.architecture()
     except NoDeviceError:
         return None
-    except JitltoError as error:
-        raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
 
 
 def _render(path: Path, target: Architecture | None) -> RenderedFamilies:
