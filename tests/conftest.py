@@ -22,7 +22,6 @@ from jitlto import database
 from jitlto.base.errors import NoDeviceError
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.execution.workers import ProcessExecutor
-from jitlto.build.lineinfo import build_twin
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
@@ -214,17 +213,6 @@ def sass_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _database(mini_path: Path, tmp_path: Path) -> Path:
     """A copy of it, beside which there is nothing."""
     return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
-
-
-@pytest.fixture(scope="session")
-def twin_path(mini_path: Path) -> Path:
-    """A database of the family ``mini`` that has a twin with line information."""
-    family = declaration.load_family(mini_path.with_name("family.toml"))
-    path = mini_path.with_name("twin") / mini_path.name
-    path.parent.mkdir()
-    shutil.copy(mini_path, path)
-    build_twin([family], path, jobs=1)
-    return path
 
 
 @pytest.fixture

@@ -34,7 +34,6 @@ class Config(Frozen):
         mode: ``link`` or ``cached``: whether kernels may be linked.
         wisdom: The user's file of what was measured to be the fastest.
         tiered: Whether families may begin with kernels that are linked without LTO.
-        lineinfo: Whether databases are replaced by their twins with line information.
         record: File to which used plans are recorded.
         extension: ``auto``, ``required`` or ``off``: the compiled core of launches.
         prebuilt: Where a package's database is taken from instead of compiling it.
@@ -54,7 +53,6 @@ class Config(Frozen):
     mode: str
     wisdom: Path
     tiered: bool
-    lineinfo: bool
     record: Path | None
     extension: str
     prebuilt: Path | None
@@ -78,7 +76,6 @@ class Config(Frozen):
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
             _path(environment, "JITLTO_WISDOM") or _absolute(cache_dir) / "wisdom",
             _choice(environment, "JITLTO_TIERED", ("1", "0")) == "1",
-            _choice(environment, "JITLTO_LINEINFO", ("0", "1")) == "1",
             _path(environment, "JITLTO_RECORD"),
             _choice(environment, "JITLTO_EXTENSION", ("auto", "required", "off")),
             _path(environment, "JITLTO_PREBUILT"),

@@ -1,79 +1,49 @@
-"""The twin of a database with line information, for profilers: see :mod:`jitlto.database.twin`."""
+"""Line information for profilers: families that are compiled with it, and the sources that line tables name."""
 
 import posixpath
-import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from jitlto.base.errors import DatabaseError
-from jitlto.base.files import digest_of
+from jitlto.base import files
 from jitlto.build.execution.request import CompileRequest
-from jitlto.build.pipeline import build
-from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.compile.headers import split_name
 from jitlto.compile.nvrtc_program import program_name
-from jitlto.database.twin import SOURCES, mark_twin, read_original, twin_directory
-from jitlto.families.declaration import FamilyDeclaration, change_all
+from jitlto.families.declaration import FamilyDeclaration
 
 
-def check_writable(database: Path) -> None:
-    """Check that the twin of a database may be written.
-
-    Raises:
-        DatabaseError: If something else has its name.
-    """
-    directory = twin_directory(database)
-    if directory.exists() and read_original(directory) is None:
-        what = "exists, and is not a twin of this version of jitlto: not overwritten"
-        hint = "give another name with -o, or remove the directory if it is the twin of an earlier version"
-        raise DatabaseError(what, code="database-overwrite", where=str(directory), hint=hint)
-
-
-def build_twin(families: Iterable[FamilyDeclaration], database: Path, **how: Any) -> Path:
-    """Build the twin of a database that was built from ``families``, and return its directory.
-
-    Args:
-        families: As they were built.
-        database: The database.
-        how: As for :func:`jitlto.build.pipeline.build`.
-
-    Raises:
-        JitltoError: As for :func:`jitlto.build.pipeline.build`, or if the twin cannot be written.
-    """
-    check_writable(database)
-    directory = twin_directory(database)
-    rendered = RenderedFamilies(change_all(families, _with_lineinfo))
-    # Beside it, so that it can be renamed.
-    with tempfile.TemporaryDirectory(
-        prefix=f"{directory.name}.", dir=directory.parent, ignore_cleanup_errors=True
-    ) as work:
-        made = Path(work, "new")
-        made.mkdir()
-        build(rendered, made / database.name, **how)
-        for request in rendered.requests:
-            _write(request, made / SOURCES / request.key.family)
-        mark_twin(made, digest_of(database) or "")
-        if directory.exists():
-            directory.rename(Path(work, "old"))
-        made.rename(directory)
-    return directory
-
-
-def _with_lineinfo(family: FamilyDeclaration) -> FamilyDeclaration:
+def with_lineinfo(family: FamilyDeclaration) -> FamilyDeclaration:
+    """Return a family whose fragments have line information."""
     return replace(family, link=family.link.merge({"lineinfo": True}))
 
 
-def _write(request: CompileRequest, directory: Path) -> None:
-    """Write the files of a fragment, by the names in its line table: the source, and the family's headers."""
+def write_sources(requests: Iterable[CompileRequest], database: Path) -> Path:
+    """Write what a database was compiled from beside it; return the directory, ``STEM.sources``.
+
+    A profiler finds rendered sources, and the families' headers, by their names in line tables.
+
+    Raises:
+        JitltoError: If they cannot be written.
+    """
+    directory, texts = database.with_suffix(".sources"), dict[str, bytes]()
+    for request in requests:
+        for name, text in _texts(request).items():
+            texts.setdefault(f"{request.key.family}/{name}", text)
+    try:
+        for name, text in texts.items():
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes(text)
+    except OSError as error:
+        raise files.unwritable(error, directory, "give another name with -o") from error
+    return directory
+
+
+def _texts(request: CompileRequest) -> dict[str, bytes]:
+    """Return the source of a fragment and its family's headers, by the paths that end with their names."""
     source = request.closure
     texts = {f"{request.key.group}/{program_name(source.text)}": source.text}
     for name in sorted(source.headers.keys() & request.own_closure.headers.keys()):
         text, plain = source.headers[name], split_name(name)[1]
         is_found = request.config.own.find(plain) == text  # otherwise another header has the plain name
         texts[posixpath.normpath(f"/{plain if is_found else name}")[1:]] = text
-    for path, text in texts.items():
-        if not (target := directory / path).exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(text)
+    return texts

@@ -13,7 +13,7 @@ import click
 
 from jitlto.base.files import SUFFIX
 from jitlto.base.text import pluralize
-from jitlto.build import lineinfo as twins
+from jitlto.build import lineinfo as lines
 from jitlto.build import pipeline, rendered_families
 from jitlto.build.cache.cache import Cache, open_cache, open_shared_cache
 from jitlto.build.execution import dask
@@ -87,7 +87,7 @@ Example:
 )  # fmt: skip
 @click.option(
     "--lineinfo", is_flag=True,
-    help="Also build the database's twin with line information, for profilers: the directory STEM.lineinfo beside it.",
+    help="Compile with line information, for profilers, and write the sources that it names to STEM.sources beside DB.",
 )  # fmt: skip
 @click.option("--timings", type=PATH, help="Write a time profile of the build, for Perfetto: FILE.json.")
 @allow_incomplete_option
@@ -116,8 +116,6 @@ def build(
     JITLTO_PREBUILT names a database, it is checked and copied instead of compiling.
     """
     shard: Shard | None = how["shard"]
-    if lineinfo and shard:
-        raise click.UsageError("--lineinfo builds the twin of a whole database: leave it out of shards")
     if project and names:
         raise click.UsageError("--project declares the families: leave out FAMILY")
     printed = partial(print_built, as_json=as_json, as_github=how.pop("as_github"))
@@ -143,25 +141,23 @@ def build(
     read += [each for family in families for each in (family.path, *dict(family.generated).values())]
     check_output(timings, read)
     if lineinfo:
-        twins.check_writable(output)
+        families = declaration.change_all(families, lines.with_lineinfo)
     how["cache"] = cache = None if no_cache else open_shared_cache()
-    rendered, twin = RenderedFamilies(families), None
+    rendered, more = RenderedFamilies(families), dict[str, Any]()
     what = "compiling, comparing architectures" if any(family.is_auto for family in families) else "compiling"
     with progress(what, quiet=quiet) as observer, _executor(executor, how["jobs"], cache) as how["executor"]:
         how["observer"] = recorder = Trace(observer)
         try:
             report = pipeline.build(rendered, output, **how)
             if lineinfo:
-                del how["shard"]
-                twin = twins.build_twin(rendered.families, output, **how)
+                more["sources"] = lines.write_sources(rendered.requests, output)
         finally:  # timings of a failed build are written too
             if timings is not None:
                 write_output(timings, recorder.to_json().encode())
-    more: dict[str, Any] = {"lineinfo": twin} if twin else {}
     more |= {"cache": report.use, "seconds": round(report.seconds, 3), "compiled": report.compiled}
     printed(report, f"in {report.path} ({report.summary})", **more)
-    if twin and not as_json:
-        click.echo(f"twin with line information in {twin}: JITLTO_LINEINFO=1 uses it")
+    if lineinfo and not as_json:
+        click.echo(f"sources for profilers in {more['sources']}")
 
 
 def _collect_no_garbage() -> None:

@@ -222,8 +222,8 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
                 f"{', '.join(late)} would have no effect on the link: fixed when the fragments were compiled",
                 code="link-option-late",
                 where=str(self.entry.key),
-                hint="declare it under [link] in family.toml and build the family again; for lineinfo, build its twin "
-                "with jitlto build --lineinfo, and set JITLTO_LINEINFO=1",
+                hint="declare it under [link] in family.toml and build the family again; for lineinfo, `jitlto build "
+                "--lineinfo` does",
             )
         if self.link_mode == "lto":
             return "-lto", *self.options.flags()

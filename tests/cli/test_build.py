@@ -8,7 +8,6 @@ import pytest
 
 from jitlto.base.text import format_bytes
 from jitlto.database import FragmentDatabase
-from jitlto.database.twin import read_original
 from jitlto.record.fragment import ImageKind
 from tests.support.commands import fails, jitlto, succeeds
 from tests.support.families import MINI, SHARED, write_family
@@ -65,14 +64,31 @@ def test_editors_and_workflows_get_the_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_twin_with_line_information_is_built_beside_the_database(tmp_path: Path) -> None:
+def test_sources_for_profilers_are_written_beside_a_database_with_line_information(tmp_path: Path) -> None:
     family, database = write_family(tmp_path / "mini", MINI), tmp_path / "mini.fragdb"
     printed = json.loads(succeeds("build", family, "-o", database, "--lineinfo", "--json"))
-    twin = Path(printed["lineinfo"])
-    assert twin == tmp_path / "mini.lineinfo"
-    assert read_original(twin) == printed["digest"]
-    assert "JITLTO_LINEINFO=1" in succeeds("build", family, "-o", database, "--lineinfo")
-    assert {path.name for path in tmp_path.iterdir()} == {"mini", "mini.fragdb", "mini.lineinfo"}
+    assert Path(printed["sources"]) == tmp_path / "mini.sources"
+    assert "mini.sources" in succeeds("build", family, "-o", database, "--lineinfo")
+    assert {path.name for path in tmp_path.iterdir()} == {"mini", "mini.fragdb", "mini.sources"}
+
+
+@pytest.mark.slow
+def test_parts_with_line_information_are_merged_to_what_a_whole_build_makes(tmp_path: Path) -> None:
+    family, whole = write_family(tmp_path / "mini", MINI), tmp_path / "whole.fragdb"
+    succeeds("build", family, "-o", whole, "--lineinfo")
+    parts = [tmp_path / "1.fragdb", tmp_path / "2.fragdb"]
+    for number, part in enumerate(parts, 1):
+        succeeds("build", family, "-o", part, "--lineinfo", "--shard", f"{number}/2")
+    succeeds("merge", "-o", tmp_path / "merged.fragdb", *parts)
+    assert (tmp_path / "merged.fragdb").read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.slow
+def test_sources_that_cannot_be_written_are_one_error(tmp_path: Path) -> None:
+    family = write_family(tmp_path / "mini", MINI)
+    (tmp_path / "mini.sources").touch()
+    done = jitlto("build", family, "-o", tmp_path / "mini.fragdb", "--lineinfo")
+    fails(done, 1, "mini.sources", "jitlto-unwritable-file")
 
 
 @pytest.mark.slow
@@ -95,30 +111,18 @@ def test_what_cubins_take_is_said_where_there_are_some(mini_path: Path, sass_pat
 
 
 @pytest.mark.slow
-def test_neither_are_they_in_the_twin_of_a_family_that_uses_another(tmp_path: Path) -> None:
+def test_neither_are_they_in_the_family_that_another_uses(tmp_path: Path) -> None:
     toml = SHARED["common/family.toml"].replace("[family]", '[family]\nsass = ["90"]\nsass_registers = 64', 1)
     write_family(tmp_path, SHARED | {"common/family.toml": toml})
     succeeds("build", tmp_path / "cluster", "-o", tmp_path / "c.fragdb", "--no-sass", "--lineinfo")
-    for path in (tmp_path / "c.fragdb", tmp_path / "c.lineinfo" / "c.fragdb"):
-        with FragmentDatabase(path) as opened:
-            assert {image.kind for each in opened.fragments() for image in each.images} == {"ltoir", "ptx"}
+    with FragmentDatabase(tmp_path / "c.fragdb") as opened:
+        assert {image.kind for each in opened.fragments() for image in each.images} == {"ltoir", "ptx"}
+        assert all(family.link.lineinfo for family in opened.families.values())
 
 
 def test_a_family_that_the_named_one_uses_is_named(tmp_path: Path) -> None:
     write_family(tmp_path, SHARED)
     assert "of cluster, common in" in succeeds("build", tmp_path / "cluster", "-o", tmp_path / "c.fragdb")
-
-
-def test_what_is_no_twin_is_not_replaced_and_nothing_is_built(tmp_path: Path) -> None:
-    family = write_family(tmp_path / "mini", MINI)
-    (tmp_path / "mini.lineinfo").mkdir()
-    done = jitlto("build", family, "-o", tmp_path / "mini.fragdb", "--lineinfo")
-    fails(done, 1, "mini.lineinfo", "database-overwrite", "remove")
-    assert not (tmp_path / "mini.fragdb").exists()
-
-
-def test_only_a_whole_build_makes_a_twin(tmp_path: Path) -> None:
-    fails(jitlto("build", "search", "-o", tmp_path / "x.fragdb", "--lineinfo", "--shard", "1/2"), 2, "--lineinfo")
 
 
 def only(tmp_path: Path, *arguments: str) -> list[str]:

@@ -1,13 +1,15 @@
-"""Twins of the shipped families: the same machine code, each instruction of which has a file and a line."""
+"""Shipped families with line information: the same machine code, each instruction of which has a file and a line."""
 
 import random
 from pathlib import Path
 
 import pytest
 
-from jitlto.build.lineinfo import build_twin
+from jitlto.build.lineinfo import with_lineinfo, write_sources
+from jitlto.build.pipeline import build
+from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.cuda import toolkit
-from jitlto.database.twin import SOURCES
+from jitlto.families.declaration import change_all
 from jitlto.plan.plan import Plan
 from jitlto.runtime.family import KernelFamily
 from jitlto.source.load import load
@@ -20,14 +22,19 @@ _SMALL = ("search",)
 
 
 @pytest.fixture(params=["search", "transform", "transport", "fft", "ivf_flat_batch"])
-def both(request: pytest.FixtureRequest, declare_shipped: DeclareShipped) -> tuple[KernelFamily, KernelFamily]:
-    """A shipped family, and the same in the twin of its database."""
+def both(
+    request: pytest.FixtureRequest, declare_shipped: DeclareShipped, tmp_path: Path
+) -> tuple[KernelFamily, KernelFamily]:
+    """A shipped family, and the same with line information."""
     if request.param not in _SMALL and toolkit.find_binary("nvdisasm") is None:
-        pytest.skip("nvdisasm is not installed, and large twins take long to build")
+        pytest.skip("nvdisasm is not installed, and large families take long to build")
     plain: KernelFamily = request.getfixturevalue(request.param)
-    database = plain.database.path
-    directory = build_twin([declare_shipped(name) for name in sorted(plain.contents.families)], database)
-    return plain, load(plain.name, directory / database.name)
+    path = tmp_path / "lines.fragdb"
+    families = map(declare_shipped, sorted(plain.contents.families))
+    rendered = RenderedFamilies(change_all(families, with_lineinfo))
+    build(rendered, path)
+    write_sources(rendered.requests, path)
+    return plain, load(plain.name, path)
 
 
 def plan(family: KernelFamily, configuration: dict[str, str]) -> Plan:
@@ -42,11 +49,11 @@ def plan(family: KernelFamily, configuration: dict[str, str]) -> Plan:
 def test_instructions_are_the_same_and_lead_to_lines_of_fragments(
     both: tuple[KernelFamily, KernelFamily], tmp_path: Path
 ) -> None:
-    plain, twin = both
-    sources = twin.database.location.parent / SOURCES
+    plain, lines = both
+    sources = lines.database.location.with_suffix(".sources")
     configurations = list(plain.configurations())
     for configuration in random.Random(0).sample(configurations, min(_KERNELS, len(configurations))):  # noqa: S311
-        cubin = plan(twin, dict(configuration)).link(use_cache=False).cubin
+        cubin = plan(lines, dict(configuration)).link(use_cache=False).cubin
         assert machine_code(cubin) == machine_code(plan(plain, dict(configuration)).link(use_cache=False).cubin)
         found = list(instructions(cubin, tmp_path))
         lengths = {path.name: len(path.read_text().splitlines()) for path in sources.rglob("*") if path.is_file()}

@@ -120,20 +120,10 @@ class Registry:
     def file(self, path: str | os.PathLike[str]) -> DatabaseFile:
         """Return the database at a path; it is opened only if its summary is in no cache and in no pack beside it.
 
-        With ``JITLTO_LINEINFO=1`` it is the database's twin; without one, which is a warning, the database itself.
-
         Raises:
             DatabaseError: If it cannot be read.
         """
-        file = self._file(Path(path))
-        if not self.settings.lineinfo:
-            return file
-        from jitlto.database.twin import find_twin  # imported lazily: only for profilers
-
-        twin = find_twin(file.location, file.contents.digest)
-        return self._file(twin) if twin else file
-
-    def _file(self, path: Path) -> DatabaseFile:
+        path = Path(path)
         location = path.absolute()
         digest = digest_of(location)
         if digest and (contents := find_contents(self._cache.sources(location), digest)):
