@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -16,11 +18,11 @@ from jitlto.base import files
 from jitlto.base.cached import decoder
 from jitlto.base.diagnostic import Location
 from jitlto.base.errors import JitltoError
+from jitlto.base.places import find_places
 from jitlto.base.text import suggest
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_HEAD = re.compile(r"\s*\[+([^\[\]#]+)\]")
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")  # what tomllib writes
 
 
@@ -31,13 +33,13 @@ class TomlTable:
         path: The file, for messages.
         error: The class of errors; their codes begin with its code.
         values: The keys and values.
-        name: The dotted name of the table, empty for the document itself.
+        names: Those that lead to the table, none for the document itself.
     """
 
-    def __init__(self, path: Path, error: type[JitltoError], values: Mapping[str, object], name: str = "") -> None:
+    def __init__(self, path: Path, error: type[JitltoError], values: Mapping[str, object], *names: str) -> None:
         self.path = path
         self.values = values
-        self.name = name
+        self.names = names
         self._raises = error
 
     def __contains__(self, key: str) -> bool:
@@ -45,12 +47,11 @@ class TomlTable:
 
     def table(self, key: str, *, required: bool = True) -> TomlTable:
         """Return the subtable ``key``; an empty one if it is missing and not required."""
-        name = f"{self.name}.{key}" if self.name else key
-        values = self.values.get(key, None if required else {})
+        values, name = self.values.get(key, None if required else {}), ".".join((*self.names, key))
         if not isinstance(values, Mapping):
             what = f"missing table [{name}]" if values is None else f"{name} is not a table"
-            raise TomlTable(self.path, self._raises, {}).error(what, case="missing-table")
-        return TomlTable(self.path, self._raises, values, name)
+            raise self.error(what, None, key, case="missing-table")
+        return TomlTable(self.path, self._raises, values, *self.names, key)
 
     def check_keys(self, known: Iterable[str]) -> None:
         """Check that the table has no unknown keys; the error names the nearest known one."""
@@ -58,7 +59,7 @@ class TomlTable:
         for key in self.values:
             if key not in known:
                 hint = suggest(key, known, f"the known keys are {', '.join(known)}")
-                raise self.error(f"unknown key {key!r}", hint, case="unknown-key")
+                raise self.error(f"unknown key {key!r}", hint, key, case="unknown-key")
 
     def decode(self, kind: type[T]) -> T:
         """Decode the table into a struct. Its fields are the allowed keys; those without a default are required."""
@@ -72,44 +73,40 @@ class TomlTable:
             return msgspec.convert(self.values, kind)
         except (msgspec.ValidationError, RecursionError) as error:
             what, _, place = str(error).partition(" - at `$.")
-            key = place.rstrip("`")
+            key, at = place.rstrip("`"), re.findall(r"[\w-]+", place)
         if what.startswith("Invalid enum value"):
             hints = get_type_hints(kind)[key]
             parts = (hints, *get_args(hints))
             choices = [json.dumps(c) for part in parts if get_origin(part) is Literal for c in get_args(part)]
             choices += [f'a list: ["{self.values[key]}"]' for part in parts if get_origin(part) is tuple]
-            raise self.error(f"invalid {key} {self.values[key]!r}", f"write {' or '.join(choices)}")
+            raise self.error(f"invalid {key} {self.values[key]!r}", f"write {' or '.join(choices)}", key)
         quote = re.fullmatch(r"Expected `str.*`, got `(?:int|float|bool)`", what)
-        raise self.error(f"invalid {key}: {what[:1].lower()}{what[1:]}", "write it in quotes" if quote else None)
+        raise self.error(f"invalid {key}: {what[:1].lower()}{what[1:]}", "write it in quotes" if quote else None, *at)
 
-    def error(self, what: str, hint: str | None = None, *, case: str = "invalid-value") -> JitltoError:
-        """Return an error that names the file and this table; its code is the class's and the case."""
-        where = find_place(self.path, self.name, what)
+    def error(self, what: str, hint: str | None = None, *at: str | int, case: str = "invalid-value") -> JitltoError:
+        """Return an error that names the file and this table; its code is the class's and the case.
+
+        Args:
+            at: The names and numbers that lead to what it is about, as in :func:`find_place`.
+        """
+        where = find_place(self.path, self.names, *at)
         return self._raises(what, code=f"{self._raises.code}-{case}", where=where, hint=hint)
 
 
-def find_place(path: Path, table: str, what: str) -> Location:
-    """Return the place of a TOML document that a message about a table is about, as far as the document can be read.
+def find_place(path: Path, table: Sequence[str], *at: str | int) -> Location:
+    """Return the place of a member or element in a table of a TOML document, or of the nearest that is around it.
 
-    It is the first line of the table that has what the message quotes; or else that of the key with which it begins; or
-    else the table's head.
+    Args:
+        path: The file, which is read again.
+        table: The names that lead to the table.
+        at: Names and numbers that lead on from there, written as in a JSON pointer.
     """
-    about = f"in [{table}]" if table else ""
-    try:
-        lines = files.read(path).decode("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return Location(str(path), about=about)
-    heads = {n: re.sub(r"[\s\"']", "", match[1]) for n, line in enumerate(lines, 1) if (match := _HEAD.match(line))}
-    inside, own = table == "", list[tuple[int, str]]()
-    for number, line in enumerate(lines, 1):
-        inside = f"{heads[number]}.".startswith(f"{table}.") if table and number in heads else inside
-        own += [(number, line)] * inside
-    key = re.match(r"(?:invalid )?([\w-]+)", what)
-    for name in [*re.findall(r"'([^']+)'", what), *([key[1]] if key else [])]:
-        mention = re.compile(rf"[\"']{re.escape(name)}[\"']|^\s*\[*\s*(?:[\w-]+\s*\.\s*)*{re.escape(name)}\s*[]=.]")
-        if found := next((number for number, line in own if mention.search(line)), None):
-            return Location(str(path), found, about=about)
-    return Location(str(path), own[0][0] if table and own else None, about=about)
+    place: tuple[int | None, int | None] = (None, None)
+    with suppress(OSError, ValueError, IndexError):  # it may have been changed
+        places = find_places(files.read(path).decode("utf-8-sig"), is_toml=True)
+        for pointer in accumulate((*table, *at), "{}/{}".format, initial=""):
+            place = places.get(pointer, place)
+    return Location(str(path), *place, about=f"in [{'.'.join(table)}]" if table else "")
 
 
 _fields_of = cache(msgspec.structs.fields)  # which takes milliseconds
@@ -121,20 +118,22 @@ def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
     Raises:
         JitltoError: Of class ``error``, if the file cannot be read or is not TOML.
     """
-    table = TomlTable(path, error, {})
     try:
         text = files.read(path).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as why:
-        reason = "not UTF-8 text" if isinstance(why, UnicodeDecodeError) else getattr(why, "strerror", why)
-        hint = "save the file as UTF-8" if isinstance(why, UnicodeDecodeError) else "check the path"
-        raise table.error(f"cannot be read: {reason}", hint, case="unreadable") from None
+        reason, hint = getattr(why, "strerror", why), "check the path"
+        if isinstance(why, UnicodeDecodeError):
+            reason, hint = "not UTF-8 text", "save the file as UTF-8"
+            if files.is_database(path):
+                reason, hint = "it is a fragment database", "name a family.toml, or the directory of one"
+        what, code = f"cannot be read: {reason}", f"{error.code}-unreadable"
+        raise error(what, code=code, where=Location(str(path)), hint=hint) from None
     try:
         return TomlTable(path, error, tomllib.loads(text))
     except (ValueError, RecursionError) as why:  # also of a literal of thousands of digits, which int() rejects
         fault = "nested too deeply" if isinstance(why, RecursionError) else str(why)
-        found = table.error(f"invalid TOML: {_AT.sub('', fault)}", case="syntax")
+        where, what = Location(str(path)), f"invalid TOML: {_AT.sub('', fault)}"
         if at := _AT.search(fault):
             last = text.count("\n") + 1, len(text) - text.rfind("\n")  # the end of the document
-            line, column = (int(at[1]), int(at[2])) if at[1] else last
-            found.place = Location(str(path), line, column)
-        raise found from None
+            where = Location(str(path), *((int(at[1]), int(at[2])) if at[1] else last))
+        raise error(what, code=f"{error.code}-syntax", where=where) from None

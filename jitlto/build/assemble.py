@@ -94,7 +94,7 @@ def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSou
     def error(
         what: str, hint: str = "correct params or the kernel", code: str = "build-params-mismatch", number: int = -1
     ) -> BuildError:
-        where = rendered.declared(f"params '{rendered.group.params[number]}'" if rendered.params else "template")
+        where = rendered.declared("params", number) if rendered.params else rendered.declared("template")
         notes = [Diagnostic.note(rendered.find("__global__"), f"the kernel is {demangle(kernel)}")]
         return BuildError(what, code=code, where=where, hint=hint, notes=notes)
 
@@ -151,6 +151,6 @@ def _split_declaration(text: str, rendered: RenderedSource) -> tuple[str | None,
     match = re.fullmatch(r"\s*(.+?[\s*&])?\s*([A-Za-z_]\w*)\s*", text, re.S)
     if not match:
         hint = 'write a name, or a type and a name, such as "const float* dataset"'
-        where = rendered.declared(f"params '{rendered.group.params[rendered.params.index(text)]}'")
+        where = rendered.declared("params", rendered.params.index(text))
         raise BuildError(f"invalid params entry {text!r}", code="build-params-syntax", where=where, hint=hint)
     return match[1] and match[1].strip(), match[2]

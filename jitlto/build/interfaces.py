@@ -108,12 +108,13 @@ class InterfaceRules:
         undefined = undefined_types(self._headers.values())
         known = undefined.union(*(each.declared | each.defined for each in every.values()))
         # What an interface does not declare for some values, it may for others.
-        for name in sorted(set(self._family.opaque) - known) if not self._config.values else ():
+        own = self._family.opaque
+        for name in sorted(set(own) - known) if not self._config.values else ():
             what = f"opaque names {name}, a type that no interface declares"
             hint = suggest(name, sorted(known), "remove it, or write its name with its namespaces")
-            where = find_place(self._family.path, "family", f"opaque {name!r}")
+            where = find_place(self._family.path, ("family", "opaque"), own.index(name))
             raise FamilyError(what, code="family-opaque", where=where, hint=hint)
-        opaque = {name for each in (self._family, *self._family.all_used().values()) for name in each.opaque}
+        opaque = {*own, *(name for each in self._family.all_used().values() for name in each.opaque)}
         for name in sorted(undefined - opaque):
             if not _OF_TOOLKIT.match(name):
                 header = next(h for h, text in self._headers.items() if name.rpartition("::")[2] in words(text))
@@ -136,7 +137,8 @@ class InterfaceRules:
                     if header := mentioned.get(macro):
                         kind = "undef" if option.startswith(("-U", "--undef")) else "macro"
                         by = f"option {option} of {family.name}/{group.name} "
-                        raise self._error(Conflict(kind, macro, header), by, family.place(group, f"options '{option}'"))
+                        where = family.place(group, "options", group.options.index(option))
+                        raise self._error(Conflict(kind, macro, header), by, where)
 
 
 def check_interfaces(

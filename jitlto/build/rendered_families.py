@@ -70,7 +70,7 @@ class RenderedFamilies:
         self.advice: list[Diagnostic] = []
         self._files: dict[str, bytes] = {}
         self.records = {family.name: family_record(family, self._files) for family in self.families}
-        check_uses(self.records, {family.name: find_place(family.path, "use", "") for family in self.families})
+        check_uses(self.records, {family.name: find_place(family.path, ("use",)) for family in self.families})
         self._find = functools.cache(find_toolchain)
         self._batches: list[list[CompileRequest]] = []  # by family
 
@@ -155,7 +155,7 @@ class RenderedFamilies:
         code, hint = "family-tune-default", "correct free or the matrix"
         return [
             Diagnostic.at(
-                find_place(family.path, f"{group.role}.{group.name}.tune", name),
+                family.place(group, "tune", "free", name),
                 f"no fragment of {family.name}/{group.name} has the default {name}={value}",
                 code, Severity.WARNING, hint=hint,
             )
@@ -285,7 +285,8 @@ def with_used(families: Iterable[FamilyDeclaration]) -> tuple[FamilyDeclaration,
         is_same = os.path.realpath(other.path) == os.path.realpath(family.path)
         if not is_same or [each.name for each in families].count(family.name) > 1:
             what, hint = f"duplicate family {family.name!r}", "give each family a different name"
-            raise FamilyError(what, code="family-duplicate", where=find_place(family.path, "family", "name"), hint=hint)
+            where = find_place(family.path, ("family",), "name")
+            raise FamilyError(what, code="family-duplicate", where=where, hint=hint)
     return tuple(found.values())
 
 
@@ -338,7 +339,7 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
     for group in family.groups:
         if group.interface and search.find(group.interface) is None:
             what = f"interface {group.interface!r} does not exist"
-            where = family.place(group, what)
+            where = family.place(group, "interface")
             hint = f"searched in {', '.join(map(str, family.include))}"
             raise FamilyError(what, code="family-interface", where=where, hint=hint)
     names = [*family.interfaces]

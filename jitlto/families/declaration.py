@@ -125,9 +125,9 @@ class FamilyDeclaration:
         wanted = {ImageKind.LTOIR: architectures, ImageKind.PTX: architectures[:1], ImageKind.SASS: self.sass}
         return tuple((kind, each) for kind in (*self.images, ImageKind.SASS) for each in wanted[kind])
 
-    def place(self, group: GroupDeclaration, what: str) -> Location:
-        """Return the place in its file that a message about a group is about."""
-        return find_place(self.path, f"{group.role}.{group.name}", what)
+    def place(self, group: GroupDeclaration, *at: str | int) -> Location:
+        """Return the place in its file of a group's table, or of what the names and numbers ``at`` lead to there."""
+        return find_place(self.path, (group.role, group.name), *at)
 
     @property
     def interfaces(self) -> tuple[str, ...]:
@@ -217,17 +217,17 @@ def _parse_architectures(
     try:
         parsed = sorted({Architecture.parse(arch) for arch in archs})
     except JitltoError as error:
-        raise table.error(f"invalid {key}: {error.what}", error.hint) from None
+        raise table.error(f"invalid {key}: {error.what}", error.hint, key) from None
     if not parsed:
-        raise table.error("archs is empty", 'write archs = ["75"]')
+        raise table.error("archs is empty", 'write archs = ["75"]', key)
     return tuple(parsed)
 
 
 def _check_options(table: TomlTable, options: Iterable[str]) -> None:
     """Check the key ``options``: no option may read files, belong to the link, or conflict with what jitlto sets."""
-    for option in options:
+    for number, option in enumerate(options):
         if fault := describe_invalid_option(option):
-            raise table.error(*fault, case="option")
+            raise table.error(*fault, "options", number, case="option")
 
 
 _Registers: TypeAlias = Annotated[int, msgspec.Meta(ge=16, le=255)]  # ptxas rounds fewer up, or takes no limit
@@ -287,7 +287,7 @@ _KEYS = {
 def _check_registers(table: TomlTable, family: _FamilyTable) -> None:
     if "sass_registers" in table and not family.sass:
         hint = 'write sass = ["90"] under [family], or remove sass_registers'
-        raise table.error("sass_registers is for cubins, and the family has none", hint)
+        raise table.error("sass_registers is for cubins, and the family has none", hint, "sass_registers")
 
 
 def load_family(path: Path) -> FamilyDeclaration:
@@ -319,17 +319,17 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     name = path.absolute().parent.name if family.name is None else family.name
     if not is_name(name):
         hint = "the directory's is the default; write name under [family], and " if family.name is None else ""
-        raise table.error(f"invalid family name {name!r}", hint + _NAME_RULE)
+        raise table.error(f"invalid family name {name!r}", hint + _NAME_RULE, "name")
     _check_options(table, family.options)
     _check_registers(table, family)
     if sorted(family.images) not in (["ltoir"], ["ltoir", "ptx"]):
         hint = 'write images = ["ltoir", "ptx"], or ["ltoir"] to link only with the compiler\'s CUDA major'
-        raise table.error(f"invalid images {list(family.images)}", hint)
-    templates = [_directory(table, "template", each) for each in family.templates]
+        raise table.error(f"invalid images {list(family.images)}", hint, "images")
+    templates = _directories(table, "templates", family.templates)
     groups = _groups(document, family)
     link = _read_link(document.table("link", required=False), family)
     uses = _uses(document.table("use", required=False), name, [g.name for g in groups], link, users, loaded)
-    directories = [_directory(table, "include", each) for each in family.include]
+    directories = _directories(table, "include", family.include)
     directories += [directory for used in uses for directory in used.include]
     directories += [STD_HEADERS] if family.std_headers and family.toolchain == "nvrtc" else []  # nvcc has the host's
     include: dict[str, Path] = {}
@@ -373,37 +373,37 @@ def _uses(
     uses = []
     for used, given in table.values.items():
         if not isinstance(given, str) or not given.isprintable():
-            raise table.error(f"{used} is not a path", f'write {used} = "../{used}/family.toml"', case="use")
+            raise table.error(f"{used} is not a path", f'write {used} = "../{used}/family.toml"', used, case="use")
         path = table.path.parent / given
         path = Path(os.path.realpath(path / "family.toml" if os.path.isdir(path) else path))  # noqa: PTH112 - any text
         if not os.path.exists(path):  # noqa: PTH110 - Path.exists raises on a name that is too long
             hint = f'give the path of its family.toml, such as "../{used}/family.toml"'
-            raise table.error(f"{used}: {path} does not exist", hint, case="missing-file")
+            raise table.error(f"{used}: {path} does not exist", hint, used, case="missing-file")
         place = str(path)
         if place in users:
-            raise table.error(f"{path} uses this family", "move what both use into a third", case="use")
+            raise table.error(f"{path} uses this family", "move what both use into a third", used, case="use")
         if place not in loaded:
             loaded[place] = _read(path, users, loaded)
         family = loaded[place]
         if family.name != used:
             hint = f"write {family.name} = {given!r}"
-            raise table.error(f"{used} is the family {family.name!r}, declared in {path}", hint, case="use")
+            raise table.error(f"{used} is the family {family.name!r}, declared in {path}", hint, used, case="use")
         if family.link.compile_flags() != link.compile_flags():
             what = f"{used} is compiled with other arithmetic options or line information than {name}"
-            raise table.error(what, "give both the same in [link]", case="use")
+            raise table.error(what, "give both the same in [link]", used, case="use")
         if missing := [each for each in family.link.libraries if each not in link.libraries]:
-            raise table.error(f"{used} needs libraries {missing}", "name them under [link] here, too", case="use")
+            raise table.error(f"{used} needs libraries {missing}", "name them under [link] here, too", used, case="use")
         uses.append(family)
     owners = dict.fromkeys(groups, name)
     known: dict[str, FamilyDeclaration] = {}
     for each in (other for family in uses for other in (family, *family.all_used().values())):
         if known.setdefault(each.name, each) is not each:
             what = f"{each.name} is declared in {known[each.name].path} and in {each.path}"
-            raise table.error(what, "have all families use one of them", case="use")
+            raise table.error(what, "have all families use one of them", each.name, case="use")
         for group in each.groups:
             if (owner := owners.setdefault(group.name, each.name)) != each.name:
                 what = f"both {owner} and {each.name} have a group {group.name!r}"
-                raise table.error(what, "rename one of them", case="use")
+                raise table.error(what, "rename one of them", each.name, case="use")
     return tuple(uses)
 
 
@@ -411,10 +411,11 @@ def _read_link(table: TomlTable, family: _FamilyTable) -> LinkOptions:
     try:
         link = LinkOptions.from_mapping(table.values)
     except JitltoError as error:
-        raise table.error(error.what, error.hint, case="link-option") from None
+        about = [name for name in table.values if name in error.what]
+        raise table.error(error.what, error.hint, *about[:1], case="link-option") from None
     if link.tiered and not family.sass:
         hint = 'write sass = ["90"] under [family], or remove tiered'
-        raise table.error("tiered is for families with cubins, and this one has none", hint)
+        raise table.error("tiered is for families with cubins, and this one has none", hint, "tiered")
     return link
 
 
@@ -438,7 +439,7 @@ def _groups(document: TomlTable, family: _FamilyTable) -> tuple[GroupDeclaration
 
 
 def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclaration:
-    name = table.name.partition(".")[2]
+    name = table.names[-1]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
     given = table.decode(_GroupTable)
@@ -448,7 +449,7 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclarati
     kind = _kind(role, table, _first(place / template for place in templates) is not None)
     _check_options(table, given.options)
     _check_registers(table, family)
-    interface, rendered = given.interface and _header(table, "interface", given.interface), None
+    interface, rendered = given.interface and _header(table, "interface", given.interface, "interface"), None
     if interface and interface.endswith(_TEMPLATE):
         rendered = _find_file(table, "interface", interface, templates)
         interface = interface.removesuffix(_TEMPLATE)
@@ -498,9 +499,9 @@ def read_matrix(group: GroupDeclaration) -> Matrix:
     Raises:
         MatrixError: If it cannot be read, or breaks a rule.
     """
-    if group.document is not None:
-        place = find_place(group.matrix, f"{group.role}.{group.name}", "matrix") if group.matrix else None
-        return Matrix(group.document, path=place)
+    if group.document is not None and (path := group.matrix):
+        table = group.role, group.name
+        return Matrix(group.document, place=lambda at: find_place(path, table, "matrix", *at.split("/")[1:]))
     return load_matrix(group.matrix) if group.matrix else Matrix({})
 
 
@@ -516,26 +517,26 @@ def _kind(role: Role, table: TomlTable, has_template: bool) -> str:
             what = "an entrypoint" if role is Role.ENTRYPOINT else "a device group"
             what += f" with {kind}" if kind in table else ""
             hint = f"it may have {', '.join(sorted(kinds[kind]))}"
-            raise table.error(f"{what} has no key {key!r}", hint, case="unknown-key")
+            raise table.error(f"{what} has no key {key!r}", hint, key, case="unknown-key")
     return kind
 
 
 def _check_key(table: TomlTable, key: Sequence[str], shared: Iterable[str]) -> None:
-    for parameter in key:
+    for number, parameter in enumerate(key):
         if not is_name(parameter) or parameter in RESERVED or key.count(parameter) > 1:
             what = f"key parameter {parameter!r} is reserved, repeated or not an identifier"
-            raise table.error(what, f"reserved are {', '.join(sorted(RESERVED))}")
-    for parameter in shared:
+            raise table.error(what, f"reserved are {', '.join(sorted(RESERVED))}", "key", number)
+    for number, parameter in enumerate(shared):
         if parameter not in key:
             hint = suggest(parameter, key, f"key is {list(key)}")
-            raise table.error(f"shared names {parameter!r}, which is not in key", hint)
+            raise table.error(f"shared names {parameter!r}, which is not in key", hint, "shared", number)
 
 
-def _header(table: TomlTable, key: str, name: str) -> str:
+def _header(table: TomlTable, key: str, name: str, *at: str) -> str:
     plain = os.path.normpath(name)
     if plain.startswith(("/", "..")) or '"' in name or not name.isprintable():
         what = f"{key} {name!r} leaves the include directories, or cannot stand in an #include"
-        raise table.error(what, "rename the header, or name it relative to one of them", case=key)
+        raise table.error(what, "rename the header, or name it relative to one of them", *at, case=key)
     return plain
 
 
@@ -544,23 +545,25 @@ def _generated(table: TomlTable, family: _FamilyTable, made: FamilyDeclaration) 
     found = dict(header for used in made.uses for header in used.generated)
     found |= {g.interface: g.interface_template for g in made.groups if g.interface and g.interface_template}
     for name, template in family.headers.items():
-        plain = _header(table, "header", name)
+        plain = _header(table, "header", name, "headers", name)
         if plain != name:  # two spellings of one file would be two headers
-            raise table.error(f"header {name!r} is not a plain path", f"write {plain!r}", case="header")
+            what = f"header {name!r} is not a plain path"
+            raise table.error(what, f"write {plain!r}", "headers", name, case="header")
         found[name] = _find_file(table, "headers", template, _places(table, "templates", family.templates))
     for name, directory in ((name, directory) for name in found for directory in made.include):
         if os.path.exists(directory / name):  # noqa: PTH110 - Path.exists raises on a name that is too long
             what = f"header {name!r} is rendered from {found[name]}, and a file in {directory}, too"
-            raise table.error(what, "rename one of them", case="header")
+            raise table.error(what, "rename one of them", "headers", name, case="header")
     return tuple(found.items())
 
 
-def _directory(table: TomlTable, of: str, directory: str) -> Path:
-    path = normal_path(table.path.parent / directory)
-    if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises on a name that is too long
-        what = f"{of} directory {directory!r} does not exist"
-        raise table.error(what, "paths are relative to family.toml", case="missing-file")
-    return path
+def _directories(table: TomlTable, key: str, names: Sequence[str]) -> list[Path]:
+    paths = [normal_path(table.path.parent / name) for name in names]
+    for number, path in enumerate(paths):
+        if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises on a name that is too long
+            what = f"{key}: directory {names[number]!r} does not exist"
+            raise table.error(what, "paths are relative to family.toml", key, number, case="missing-file")
+    return paths
 
 
 def project_root(path: Path) -> Path:
@@ -586,4 +589,4 @@ def _find_file(table: TomlTable, key: str, name: str, places: Sequence[Path]) ->
         return path
     hint = f"{suggest_file(name, places)} looked for {' and '.join(map(str, candidates))}".strip()
     hint += _INSTEAD.get(key, "") if key not in table else ""
-    raise table.error(f"{key} {name!r} does not exist", hint, case="missing-file")
+    raise table.error(f"{key} {name!r} does not exist", hint, key, case="missing-file")

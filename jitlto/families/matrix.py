@@ -6,24 +6,22 @@ no combination are cut. As the JSON parser, this recurses into what is nested, a
 
 import json
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
 from jitlto.base import files
-from jitlto.base.cached import cached_property
 from jitlto.base.diagnostic import Diagnostic, Location, Severity
 from jitlto.base.errors import MatrixError
+from jitlto.base.places import find_places, join
 
 #: The most combinations of a matrix from which a family is made.
 MOST_COMBINATIONS = 1_000_000
 
 Value: TypeAlias = str | int | float | bool | None
-
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,\n]|[^\s\[\]{}:,"]+')
 
 
 class _DuplicateMembers(dict[str, object]):
@@ -72,8 +70,7 @@ class Matrix:
     Args:
         value: The JSON document, as ``json.loads`` returns it.
         lenient: Plain semantics: any JSON value is a leaf, and of two members that write one name the later wins.
-        path: The document's file, what messages call it, or its place in a file.
-        text: Its JSON, which has the lines.
+        place: Returns the place of a part, given its JSON pointer; None if all that is known is that.
 
     Attributes:
         count: The number of combinations, computed without making them. It may have thousands of digits.
@@ -85,10 +82,8 @@ class Matrix:
             ``matrix.json:2:8 (/a/0)``, or without a file only the pointer.
     """
 
-    def __init__(
-        self, value: object, *, lenient: bool = False, path: Location | Path | str | None = None, text: str = ""
-    ) -> None:
-        self._lenient, self._path, self._text = lenient, path, text
+    def __init__(self, value: object, *, lenient: bool = False, place: Callable[[str], Location] | None = None) -> None:
+        self._lenient, self._place = lenient, place
         self.warnings: tuple[Diagnostic, ...] = ()
         # In an array, so that the top is no special case.
         self._root = _Node.of(False, "", [self._compile(value, None, "")])
@@ -123,10 +118,10 @@ class Matrix:
             return _Leaf(self._check_leaf(value, name, pointer), pointer)
         if isinstance(value, _DuplicateMembers) and not self._lenient:
             what, hint = f"duplicate member {value.duplicate!r}", "merge the two into one array"
-            raise self._error(what, _join(pointer, value.duplicate), "duplicate-member", hint)
+            raise self._error(what, join(pointer, value.duplicate), "duplicate-member", hint)
         if not all(isinstance(each, str) for each in value):
             raise self._error("the name of a member is not a string", pointer, "not-json")
-        places = {each: _join(pointer, each) for each in sorted(value)}
+        places = {each: join(pointer, each) for each in sorted(value)}
         breaches = ((place, _check_name(each, value)) for each, place in places.items())
         self.warnings += tuple(
             Diagnostic.at(self._locate(place), breach, "matrix-name", Severity.WARNING)
@@ -198,35 +193,10 @@ class Matrix:
 
     def _locate(self, pointer: str) -> Location | str:
         """Return a place in the document, or without a file only the JSON pointer."""
-        if self._path is None:
+        if self._place is None:
             return pointer
-        if isinstance(self._path, Location):
-            return replace(self._path, about=f"{self._path.about} ({pointer})" if pointer else self._path.about)
-        line, column = self._places.get(pointer, (None, None))
-        return Location(str(self._path), line, column, f"({pointer})" if pointer else "")
-
-    @cached_property
-    def _places(self) -> dict[str, tuple[int, int]]:
-        """Line and column of each member and element of the text by its JSON pointer; of two members, the second."""
-        places: dict[str, tuple[int, int]] = {}
-        inside: list[tuple[str, bool, int]] = []  # pointer, whether it is an object, and the elements so far
-        pointer, before, line, begin = "", "", 1, 0
-        for match in _TOKEN.finditer(self._text):
-            token, position = match[0], match.start()
-            if token == "\n":
-                line, begin = line + 1, match.end()
-                continue
-            if inside and before in "{[,":
-                parent, is_object, count = inside[-1]
-                pointer = _join(parent, json.loads(token)) if is_object and token != "}" else f"{parent}/{count}"
-                inside[-1] = parent, is_object, count + 1
-                places[pointer] = line, position - begin + 1
-            if token in "{[":
-                inside.append((pointer, token == "{", 0))
-            elif token in "}]":
-                inside.pop()
-            before = token
-        return places
+        place = self._place(pointer)
+        return replace(place, about=f"{place.about} ({pointer})".lstrip()) if pointer else place
 
 
 def _leaves(node: _Node | _Leaf) -> Iterator[_Leaf]:
@@ -256,10 +226,6 @@ def _product(items: Sequence[_Node | _Leaf]) -> Iterator[list[_Leaf]]:
             del loops[-1], current[-1]
         else:
             return
-
-
-def _join(pointer: str, name: str) -> str:
-    return f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
 
 
 def _check_name(name: str, members: dict[str, object]) -> str | None:
@@ -322,7 +288,10 @@ def parse_matrix(text: str, name: str, *, lenient: bool = False) -> tuple[object
     try:
         if text.strip():
             value: object = json.loads(text, object_pairs_hook=None if lenient else _make_object)
-            return value, Matrix(value, lenient=lenient, path=name, text=text)
+            places = cache(find_places)  # of messages
+            return value, Matrix(
+                value, lenient=lenient, place=lambda pointer: Location(name, *places(text).get(pointer, (None, None)))
+            )
         what, hint = "the matrix is empty", 'write a JSON object, such as {"n": ["1"]}'
     except json.JSONDecodeError as why:
         what, where = f"invalid JSON: {why.msg}", Location(name, why.lineno, why.colno)

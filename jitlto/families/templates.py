@@ -110,11 +110,11 @@ class RenderedSource:
             return Location(str(self.group.template), about=self.about)
         values = (self.matrix.find(*each) for each in self.combination.items() if each[0] in self.template.used)
         found = next((each for each in values if isinstance(each, Location)), None) if self.group.binary else None
-        return replace(found or self.declared(f"{self.group.source!r}"), about=self.about)
+        return replace(found or self.declared("binary" if self.group.binary else "instantiate"), about=self.about)
 
-    def declared(self, what: str) -> Location:
-        """Return the place in ``family.toml`` that a message about its group is about."""
-        return find_place(self.family, f"{self.group.role}.{self.group.name}", what)
+    def declared(self, *at: str | int) -> Location:
+        """Return the place in ``family.toml`` of its group's table, or of what names and numbers lead to there."""
+        return find_place(self.family, (self.group.role, self.group.name), *at)
 
     def place(self, line: int) -> Location:
         """Return the place in its template of a line of the text; where it has none, that of the text in a file."""
@@ -178,8 +178,11 @@ def render_family(
             try:
                 text, params = template.render(combination)
             except RenderError as error:
-                if error.place is None or group.binary:
-                    error.place = family.place(group, "binary" if group.binary else error.what)
+                if error.place is None:
+                    entry = (number for number, each in enumerate(group.params) if repr(each) in error.what)
+                    error.place = family.place(group, "params", *entry)
+                elif group.template is None:
+                    error.place = family.place(group, "binary" if group.binary else "instantiate")
                 raise _in_context(error, combination, group.name) from None
             headers = RenderedHeaders(generated, combination, group.name)
             made_of = family.path, matrix, template
@@ -218,7 +221,7 @@ def _list_combinations(
                 hint = "remove it from key, or add it to every branch of the matrix"
                 if near := suggest(name, combination):
                     hint = f"{near} correct key or the matrix"
-                where = family.place(group, what)
+                where = family.place(group, "key", group.key.index(name))
                 raise FamilyError(what, code="family-missing-key-parameter", where=where, hint=hint)
         key = FragmentKey.make(family.name, group.name, {name: combination[name] for name in group.key})
         if key in combinations:
@@ -253,7 +256,7 @@ def _check_sources(
                 what = f"{first} and {other} have the same source: nothing in it{generated} depends on {names}"
                 hint = f"use {names} in {group.source}, or remove it from key and from the matrix; "
                 hint += f"if the two are meant to be the same, declare it: shared = {shared}"
-                where = family.place(group, f"key {undeclared[0]!r}")
+                where = family.place(group, "key", group.key.index(undeclared[0]))
                 raise FamilyError(what, code="family-same-source", where=where, hint=hint)
 
 
@@ -274,7 +277,7 @@ def _check_used(family: FamilyDeclaration, group: GroupDeclaration, used: Collec
         what = f"nothing uses the key parameter {name}: {group.source} and params do without it"
         shared = json.dumps([*group.shared, name])
         hint = f"use it in the template, remove it from key and from the matrix, or declare it: shared = {shared}"
-        where = family.place(group, f"key {name!r}")
+        where = family.place(group, "key", group.key.index(name))
         raise FamilyError(what, code="family-unused-key", where=where, hint=hint)
 
 

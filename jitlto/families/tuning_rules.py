@@ -24,7 +24,8 @@ def read_tune(table: TomlTable) -> TuneRecord:
         raise table.error("declares no choice", "give free or block, or remove the table", case="tune")
     for name, rule in given.sizes.items():
         if not is_name(name) or rule not in ("exact", "log2"):
-            raise table.error(f"size {name} = {rule!r} says no buckets", 'write "exact" or "log2"', case="tune")
+            what = f"size {name} = {rule!r} says no buckets"
+            raise table.error(what, 'write "exact" or "log2"', "sizes", name, case="tune")
     blocks = [block if isinstance(block, tuple) else (block,) for block in given.block]
     declared = {"free": sorted(given.free.items()), "block": blocks, "sizes": sorted(given.sizes.items())}
     try:
@@ -51,7 +52,8 @@ def check_tune(table: TomlTable, tune: TuneRecord, parameters: Collection[str]) 
     for name, _ in tune.free:
         if name not in known:
             hint = suggest(name, known, f"the parameters are {', '.join(known)}")
-            raise table.error(f"free names {name!r}, which is no parameter", hint, case="tune")
+            raise table.error(f"free names {name!r}, which is no parameter", hint, "free", name, case="tune")
     for name, _ in tune.sizes:
         if name in known:
-            raise table.error(f"size {name!r} is a parameter too", "give one of them another name", case="tune")
+            what = f"size {name!r} is a parameter too"
+            raise table.error(what, "give one of them another name", "sizes", name, case="tune")

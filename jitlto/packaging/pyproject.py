@@ -83,13 +83,13 @@ def load_config(project: Path) -> PackageConfig:
     if not _DATABASE.fullmatch(given.database):
         what = f"invalid database {given.database!r}: it is no path in the wheel of a .fragdb file in a package"
         hint = 'write database = "PACKAGE/fragments.fragdb", a path of letters, digits and _'
-        raise table.error(what, hint)
+        raise table.error(what, hint, "database")
     if given.pack_archs and given.pack is None:
-        raise table.error("pack_archs without pack", 'write pack = "RECORDING", or remove pack_archs')
+        raise table.error("pack_archs without pack", 'write pack = "RECORDING", or remove pack_archs', "pack_archs")
     try:
         pack_architectures = tuple(map(Architecture.parse, given.pack_archs))
     except JitltoError as error:
-        raise table.error(f"invalid pack_archs: {error.what}", error.hint) from None
+        raise table.error(f"invalid pack_archs: {error.what}", error.hint, "pack_archs") from None
     return PackageConfig(
         table.path,
         _find_families(table, given.families),
@@ -103,15 +103,16 @@ def load_config(project: Path) -> PackageConfig:
 def _find_families(table: TomlTable, names: tuple[str, ...] | None) -> tuple[Path, ...]:
     root = table.path.parent
     found = sorted(root.glob("fragments/*/family.toml")) if names is None else []
-    for name in names or ():
+    for number, name in enumerate(names or ()):
         try:
             found.append(declaration.find_family(name, root))
         except FamilyError as error:
             advice = f"{root / name / 'family.toml'} does not exist" if "/" in name else error.hint
-            raise table.error(f"invalid families: {error.what}", advice, case="unknown-family") from None
+            what = f"invalid families: {error.what}"
+            raise table.error(what, advice, "families", number, case="unknown-family") from None
     if not found:
         hint = 'write families = ["FOLDER"], or create them under fragments/ beside this file'
-        raise table.error("no families", hint, case="no-families")
+        raise table.error("no families", hint, "families", case="no-families")
     return tuple(dict.fromkeys(found))
 
 

@@ -83,12 +83,12 @@ def test_what_is_not_said_is_taken_from_names(tmp_path: Path) -> None:
 
 
 def test_a_matrix_may_stand_in_the_table(tmp_path: Path) -> None:
-    inline = TOML.replace('"kern.json"', '{data_type = ["float", "double"]}')
+    inline = TOML.replace('"kern.json"', '{data_type = [\n  "float",\n  "double",\n]}')
     kern, other = (load(tmp_path, toml).groups[0] for toml in (inline, TOML))
     assert [*declaration.read_matrix(kern).combinations()] == [*declaration.read_matrix(other).combinations()]
-    where = "family.toml:6 in [entrypoint.kern] (/data_type/0)"
+    where = "family.toml:8:3 in [entrypoint.kern] (/data_type/1)"
     with raises(MatrixError, "matrix-not-a-string", where=where):
-        declaration.read_matrix(load(tmp_path, inline.replace('"float"', "4")).groups[0])
+        declaration.read_matrix(load(tmp_path, inline.replace('"double"', "4")).groups[0])
 
 
 def test_families_are_found_by_name_directory_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

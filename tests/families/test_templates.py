@@ -24,7 +24,7 @@ def render(directory: Path, **files: str) -> list[RenderedSource]:
 def failure(directory: Path, code: str, *names: str, where: str, **files: str) -> RenderError:
     with raises(RenderError, code, *names) as caught:
         render(directory, **files)
-    assert re.sub(r":\d+(?= in)", "", str(caught.value.where)) == str(directory / where)
+    assert re.sub(r"(:\d+)+(?= in)", "", str(caught.value.where)) == str(directory / where)
     assert isinstance(caught.value, RenderError)
     return caught.value
 

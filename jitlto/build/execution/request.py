@@ -104,7 +104,7 @@ class CompileRequest:
                 given = self.config.architectures if key == "archs" else self.config.options
                 error.what += f"; {key}: {', '.join(map(str, given))}"
                 of_group = key == "options" and rendered.group.options
-                error.place = rendered.declared(key) if of_group else find_place(rendered.family, "family", key)
+                error.place = rendered.declared(key) if of_group else find_place(rendered.family, ("family",), key)
             return error
         error.place = error.place or rendered.origin
         return error
