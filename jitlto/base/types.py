@@ -65,6 +65,8 @@ _ALIASES: tuple[tuple[Scalar, tuple[str, ...]], ...] = (
 #: The scalar types.
 SCALARS = tuple(scalar for scalar, _ in _ALIASES)
 _BY_NAME = {name: scalar for scalar, aliases in _ALIASES for name in (scalar.name, *aliases)}
+#: The names of scalar types in C++.
+TYPE_NAMES = frozenset(_BY_NAME)
 _BY_TYPESTR = {scalar.typestr: scalar for scalar, _ in _ALIASES}
 # Names of dtypes in NumPy, CuPy and PyTorch that are not C++ names.
 _NUMPY_NAMES = {

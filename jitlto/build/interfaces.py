@@ -6,8 +6,7 @@ front end finds what contradicts them. Here is what it does not find.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 from jitlto.base.diagnostic import Diagnostic, Location
 from jitlto.base.errors import BuildError, FamilyError
@@ -44,19 +43,20 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True)
 class Places:
-    """Where fragments come from; only the build that made them knows.
+    """Where fragments come from: nothing that a database tells, but what the build that makes them knows."""
 
-    Args:
-        origin: Returns where the source of a fragment first mentions a name.
-        show: Returns how its interfaces and source declare a symbol.
-        value: Returns where a matrix has its value of a parameter.
-    """
+    def origin(self, key: FragmentKey, name: str) -> Location | None:  # noqa: ARG002
+        """Return where the source of a fragment first mentions a name."""
+        return None
 
-    origin: Callable[[FragmentKey, str], Location | None] = lambda *_: None
-    show: Callable[[FragmentKey, str], Sequence[Diagnostic]] = lambda *_: ()
-    value: Callable[[FragmentKey, str], Location | None] = lambda *_: None
+    def show(self, key: FragmentKey, symbol: str) -> Sequence[Diagnostic]:  # noqa: ARG002
+        """Return how its interfaces and its source declare a symbol."""
+        return ()
+
+    def value(self, key: FragmentKey, name: str) -> Location | None:  # noqa: ARG002
+        """Return where a matrix has its value of a parameter."""
+        return None
 
 
 NOWHERE = Places()

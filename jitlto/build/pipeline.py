@@ -21,7 +21,7 @@ from jitlto.build.binaries import assemble_binaries
 from jitlto.build.cache.cache import Cache, CacheUse
 from jitlto.build.causes import found_in, group_causes
 from jitlto.build.execution import transport
-from jitlto.build.execution.events import NO_OBSERVER, Observer
+from jitlto.build.execution.events import Observer
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.scheduler import Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
@@ -76,7 +76,7 @@ def build(
     jobs: int | None = None,
     executor: Executor | None = None,
     cache: Cache | None = None,
-    observer: Observer = NO_OBSERVER,
+    observer: Observer | None = None,
     keep_going: bool = False,
     shard: Shard | None = None,
     allow_incomplete: bool = False,
@@ -100,7 +100,7 @@ def build(
     Raises:
         JitltoError: The first failure; a BuildError for several.
     """
-    begin, output = time.perf_counter(), Path(output)
+    begin, output, observer = time.perf_counter(), Path(output), observer or Observer()
     _check_arguments(output, executor, cache, shard)
     observer.phase("render")
     sources = families if isinstance(families, RenderedFamilies) else RenderedFamilies(families)
@@ -136,7 +136,7 @@ def build(
 
         def check(path: Path, digest: str) -> None:
             try:  # kernels are planned while the interfaces are compiled
-                of = fragments, path, digest, sources.places
+                of = fragments, path, digest, sources
                 proof.prove_once(proofs, advice, *of, allow_incomplete=allow_incomplete)
             finally:  # its errors say more than that kernels do not plan
                 if interfaces:
@@ -162,7 +162,7 @@ def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], 
     """Check each family with the fragments of those that it uses; errors as of :func:`check_interfaces`."""
     faults = interfaces.faults()
     for record in (each.with_used(sources.records) for each in sources.records.values()):
-        check_interfaces(record, record.select(fragments), faults, sources.places)
+        check_interfaces(record, record.select(fragments), faults, sources)
 
 
 def _part(

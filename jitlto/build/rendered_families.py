@@ -45,7 +45,7 @@ _ARCHITECTURES = re.compile(
 )
 
 
-class RenderedFamilies:
+class RenderedFamilies(Places):
     """Families and those that they use, rendered one after the other, when they are asked for.
 
     Args:
@@ -165,12 +165,7 @@ class RenderedFamilies:
             if not any((each, name, value) in values for each in (family.name, *family.all_used()))
         ]  # fmt: skip
 
-    @property
-    def places(self) -> Places:
-        """Where fragments come from."""
-        return Places(self._origin, self._show, self._value)
-
-    def _origin(self, key: FragmentKey, name: str = "") -> Location | None:
+    def origin(self, key: FragmentKey, name: str) -> Location | None:
         if (request := self._by_key.get(key)) is None:
             return next((rendered.origin for rendered, _ in self.binaries if rendered.key == key), None)
         texts = {**own_texts(request.rendered, request.config), **interface_texts(request.config)}
@@ -179,13 +174,13 @@ class RenderedFamilies:
         file, line = next(((f, texts[f].count(b"\n", 0, m.start()) + 1) for f, m in found if m), ("", 0))
         return replace(request.place(file, line), about=request.rendered.about) if file else request.rendered.place(1)
 
-    def _value(self, key: FragmentKey, name: str) -> Location | None:
+    def value(self, key: FragmentKey, name: str) -> Location | None:
         every = (*(request.rendered for request in self.requests), *(rendered for rendered, _ in self.binaries))
         rendered = next(each for each in every if each.key == key)
         found = rendered.matrix.find(name, rendered.combination[name])
         return found if isinstance(found, Location) else None
 
-    def _show(self, key: FragmentKey, symbol: str) -> tuple[Diagnostic, ...]:
+    def show(self, key: FragmentKey, symbol: str) -> tuple[Diagnostic, ...]:
         if (request := self._by_key.get(key)) is None:  # a binary
             return ()
         own = own_texts(request.rendered, request.config)

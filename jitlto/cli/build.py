@@ -17,7 +17,6 @@ from jitlto.build import lineinfo as lines
 from jitlto.build import pipeline, rendered_families
 from jitlto.build.cache.cache import Cache, open_cache, open_shared_cache
 from jitlto.build.execution import dask
-from jitlto.build.execution.trace import Trace
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.merge import merge_databases
 from jitlto.build.rendered_families import RenderedFamilies, with_used
@@ -75,7 +74,6 @@ Example:
 @jobs_option("compilers")
 @click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: local worker processes].")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
-@click.option("--no-compare-archs", is_flag=True, hidden=True, expose_value=False)  # of scripts: nothing is compared
 @click.option("--no-sass", is_flag=True, help="Make no cubins, which take most of a build's time.")
 @click.option("-k", "--keep-going", is_flag=True, help="Compile the rest after a failure, and report all by cause.")
 @click.option(
@@ -146,14 +144,14 @@ def build(
     rendered, more = RenderedFamilies(families), dict[str, Any]()
     what = "compiling, comparing architectures" if any(family.is_auto for family in families) else "compiling"
     with progress(what, quiet=quiet) as observer, _executor(executor, how["jobs"], cache) as how["executor"]:
-        how["observer"] = recorder = Trace(observer)
+        how["observer"] = observer
         try:
             report = pipeline.build(rendered, output, **how)
             if lineinfo:
                 more["sources"] = lines.write_sources(rendered.requests, output)
         finally:  # timings of a failed build are written too
             if timings is not None:
-                write_output(timings, recorder.to_json().encode())
+                write_output(timings, observer.profile().encode())
     more |= {"cache": report.use, "seconds": round(report.seconds, 3), "compiled": report.compiled}
     printed(report, f"in {report.path} ({report.summary})", **more)
     if lineinfo and not as_json:

@@ -23,7 +23,7 @@ from jitlto.base import files
 from jitlto.base.diagnostic import Diagnostic, Severity
 from jitlto.base.errors import DatabaseError, JitltoError
 from jitlto.base.text import format_bytes, pluralize
-from jitlto.build.execution.events import Observer
+from jitlto.build.execution.events import Observer, Span
 from jitlto.cli.ending import SHOWN, print_diagnostics
 from jitlto.record.fragment import FragmentKey, ImageKind
 
@@ -95,6 +95,7 @@ class Progress(Observer):
     """What is done of long work, on a bar if a person looks."""
 
     def __init__(self, bar: Any) -> None:
+        super().__init__()
         self._bar = bar
 
     def add(self, count: int) -> None:
@@ -110,7 +111,11 @@ class Progress(Observer):
     def started(self, keys: Collection[FragmentKey]) -> None:
         self.add(len(keys))
 
-    cached = compiled = failed = step
+    def compiled(self, span: Span) -> None:
+        super().compiled(span)
+        self.step()
+
+    cached = failed = step
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Error messages of NVRTC and nvcc, with hints and the source lines they refer to (nvJitLink's: ``nvjitlink``)."""
+"""Error messages of NVRTC and nvcc, with hints and the places that they refer to (nvJitLink's: ``nvjitlink``)."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from jitlto.base.diagnostic import Location
 from jitlto.base.errors import CompileError
@@ -19,7 +19,6 @@ _MISSING = re.compile(r'(?:^(.+)\((\d+)\): [\w ]*error: )?(?:cannot|could not) o
 _MENTION = re.compile(r"^(.+?)\((\d+)\): [\w ]*error|\bat line (\d+) of (.+)$", re.M)
 _PROGRAM_NAME = re.compile(r"\b[0-9a-f]{20}\.cu\b")  # nvrtc.program_name
 _GUARD = "put it and what uses it under #ifndef __CUDACC_RTC__"
-_CONTEXT_LINES = 3
 
 
 def find_missing_header(log: str) -> str | None:
@@ -93,15 +92,22 @@ def find_include(
     return None
 
 
+def word_at_error(log: str) -> str | None:
+    """Return the word of the source at which the first error of a log is."""
+    first = ERROR.search(log)
+    _, line, mark, *_ = [*log[first.start() :].split("\n", 3), "", ""] if first else ("", "", "")
+    word = re.match(r"\w+", line[mark.find("^") :]) if mark.strip() == "^" else None
+    return word and word[0]
+
+
 def annotate(
-    error: CompileError, name: str, text: str, where: Location, place: Callable[[str, int], Location | None]
+    error: CompileError, name: str, where: Location, place: Callable[[str, int], Location | None]
 ) -> CompileError:
-    """Return a compile error at the first error of an author's, with the compiler's lines and those around its errors.
+    """Return a compile error at the first error of an author's, with the compiler's lines.
 
     Args:
         error: As raised by :func:`~jitlto.compile.nvrtc_program.run_step`.
         name: The source's name in the log.
-        text: The source.
         where: What is to blame if no place is.
         place: Returns the place of a line of a file that the log names; None of one that is not the author's.
     """
@@ -115,17 +121,8 @@ def annotate(
     if is_host_header(log) and (missing := _MISSING.search(log)):  # what else the compiler says would hide it
         what, found = f"includes <{missing[3]}>, a header of the host's library", place(missing[1], int(missing[2]))
         return CompileError(what, code=error.code, where=found or where, hint=error.hint)
-    numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(name)}\((\d+)\): [\w ]*error", log, re.M)})
-    excerpts = "\n    ...\n".join(_excerpt(text.splitlines(), number) for number in numbers[:_CONTEXT_LINES])
     first = ERROR.search(log)
     places = (place(one or other, int(line or number)) for one, line, number, other in _MENTION.findall(log))
     where = next((each for each in places if each is not None), where)
     what = "\n".join([first["text"] if first else "does not compile", *(f"    {line}" for line in log.splitlines())])
-    if excerpts:  # none for errors in headers, whose lines the compiler shows
-        what += f"\n  source:\n{excerpts}"
     return CompileError(what, code=error.code, where=where, hint=error.hint, log=log)
-
-
-def _excerpt(lines: Sequence[str], number: int) -> str:
-    first, last = max(1, number - _CONTEXT_LINES), min(len(lines), number + _CONTEXT_LINES)
-    return "\n".join(f"  {'>' if n == number else ' '} {n:4} | {lines[n - 1]}" for n in range(first, last + 1))

@@ -37,7 +37,7 @@ class _Form(NamedTuple):
 def explain(
     error: CompileError, interfaces: Mapping[str, bytes], own: Mapping[str, bytes], place: Place = Location
 ) -> None:
-    """Give the error of a source that contradicts an interface notes that show both."""
+    """Give the error of a source that contradicts an interface notes that show both, and the place of its own."""
     contradiction = _CONTRADICTION.search(error.log)
     if contradiction is None or error.hint:
         return
@@ -45,6 +45,8 @@ def explain(
     said = re.findall(r"\w+", error.log[contradiction.start() :].partition("\n\n")[0])  # with the source's line
     if name := next((name for name in said if name in names), None):
         error.hint, error.notes = "give both sides the same types", show_sides(name, interfaces, own, place)
+        if len(error.notes) == 2 and isinstance(error.place, Location) and (path := error.notes[1].path):
+            error.place = replace(error.place, path=path, line=error.notes[1].line)
 
 
 def show_sides(

@@ -59,23 +59,23 @@ class Template:
                 raise self._describe(error, combination, entry) from None
         return texts[-1], tuple(texts[:-1])
 
-    def locate(self, combination: Mapping[str, str], line: int) -> int | None:
-        """Return the line of the template from which a line of the file's text for a combination comes.
+    def place(self, combination: Mapping[str, str], line: int, about: str) -> Location:
+        """Return the place in its file from which a line of the text for a combination comes.
 
-        None if it comes from what the template includes, or from a value of several lines.
+        It is the file alone if that line is of what the template includes, or of a value of several lines.
         """
+        found, text = None, self.path.read_text("utf-8-sig")
         if self._environment is None:
-            lines = self.path.read_text("utf-8-sig").split("\n")
-            values = (combination.get(match[1], "") for text in lines for match in _PLACEHOLDER.finditer(text))
-            return None if any("\n" in value for value in values) else line
+            found = None if any("\n" in value for value in combination.values()) else line
+            return Location(str(self.path), found, about=about)
         source = ""  # the text again, in which each line has its number in the template
-        for first, kind, part in self._environment.lex(self.path.read_text("utf-8-sig")):
+        for first, kind, part in self._environment.lex(text):
             mark = "\0{}\0" if kind == "data" else ""
             source += "\n".join(text + mark.format(n) for n, text in enumerate(part.split("\n"), first))
         with suppress(Exception):  # what is made of a text may need it as it is
             lines = self._environment.from_string(source).render(combination).split("\n")
-            return int(re.findall("\0(\\d+)\0", lines[line - 1])[0])
-        return None
+            found = int(re.findall("\0(\\d+)\0", lines[line - 1])[0])
+        return Location(str(self.path), found, about=about)
 
     def _render(self, entry: str | None, values: Mapping[str, Value]) -> str:
         if entry not in self._made:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,24 +49,7 @@ class RenderedHeaders(dict[str, bytes]):
     def place(self, name: str, line: int) -> Location:
         """Return the place in its template of a line of a header."""
         values = {each: self._combination[each] for each in self._combination if each in self.templates[name].used}
-        about = f"({describe_combination(values)})"
-        return _place(self.templates[name], self._combination, line, self[name].decode(), name, about)
-
-
-@cache
-def _directory() -> Path:
-    """Make the directory of rendered sources that messages name."""
-    return Path(tempfile.mkdtemp(prefix="jitlto-rendered-"))
-
-
-def _place(template: Template, combination: Mapping[str, str], line: int, text: str, name: str, about: str) -> Location:
-    """Return the place in a template of a line that is rendered from it; or in the text, written to a file."""
-    if (found := template.locate(combination, line)) is not None:
-        return Location(str(template.path), found, about=about)
-    file = _directory() / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, "utf-8")
-    return Location(str(file), line, about=f"{about}, rendered from {template.path}")
+        return self.templates[name].place(self._combination, line, f"({describe_combination(values)})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +98,8 @@ class RenderedSource:
         return find_place(self.family, (self.group.role, self.group.name), *at)
 
     def place(self, line: int) -> Location:
-        """Return the place in its template of a line of the text; where it has none, that of the text in a file."""
-        if not self.group.template:
-            return self.origin
-        return _place(self.template, self.combination, line, self.text, self.key.file_name, self.about)
+        """Return the place in its template of a line of the text."""
+        return self.template.place(self.combination, line, self.about) if self.group.template else self.origin
 
     def place_in(self, name: str, line: int) -> Location | None:
         """Return the place of a line of the text, or of a header that is generated for it; None of another file."""

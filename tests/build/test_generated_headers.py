@@ -208,9 +208,9 @@ def test_errors_name_the_template_of_a_header_and_its_line(tmp_path: Path) -> No
         made(tmp_path, CONFIGURED, config__inc__jinja=loop)
 
 
-def test_an_error_in_a_header_whose_text_is_a_number_has_a_line_too(tmp_path: Path) -> None:
+def test_an_error_in_a_header_whose_text_is_a_number_has_the_compilers_line(tmp_path: Path) -> None:
     counted = CONFIGURED["config.inc.jinja"] + "{% set n %}4\n{% endset %}constexpr int more = {{n|int}} + no_name;\n"
-    with raises(CompileError, "compile", "config.inc:5: ", "config.inc.jinja", "no_name"):
+    with raises(CompileError, "compile", "config.inc.jinja: ", "config.inc(5)", "no_name"):
         made(tmp_path, CONFIGURED, config__inc__jinja=counted)
 
 

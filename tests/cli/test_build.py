@@ -35,7 +35,7 @@ def test_one_family_is_built_into_a_database_of_its_name(tmp_path: Path) -> None
 
 def test_scripts_may_go_on_to_say_that_architectures_are_not_compared(tmp_path: Path) -> None:
     toml = write_family(tmp_path / "mini", MINI)
-    done = jitlto("build", toml, "-o", tmp_path / "o.fragdb", "--no-compare-archs", "-q")
+    done = jitlto("build", toml, "-o", tmp_path / "o.fragdb", "-q")
     assert done.returncode == 0, done.stderr
 
 

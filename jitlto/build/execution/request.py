@@ -6,12 +6,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from jitlto.base.cached import cached_property
-from jitlto.base.diagnostic import Location
+from jitlto.base.diagnostic import Diagnostic, Location
 from jitlto.base.errors import CompileError, JitltoError
+from jitlto.base.text import suggest
 from jitlto.base.toml_reader import find_place
+from jitlto.base.types import TYPE_NAMES
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile import diagnostics
 from jitlto.compile.compiler import CompiledSource, CompileJob
+from jitlto.compile.declarations import words
 from jitlto.compile.headers import locate
 from jitlto.compile.signatures import find_parameters
 from jitlto.families.templates import RenderedSource
@@ -97,7 +100,7 @@ class CompileRequest:
         if isinstance(error, CompileError):
             own = {f"{rendered.key}.cu": rendered.text.encode(), **self.own_closure.headers}
             error = diagnostics.find_include(error, own, self.closure.headers, self.find_place) or error
-            error = diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin, self.find_place)
+            error = diagnostics.annotate(error, f"{rendered.key}.cu", rendered.origin, self.find_place)
             if error.code == "compile-options":
                 option = re.search(r"-(std|arch|gpu-arch)", error.log)
                 key = "options" if option is None else "std" if option[1] == "std" else "archs"
@@ -105,9 +108,21 @@ class CompileRequest:
                 error.what += f"; {key}: {', '.join(map(str, given))}"
                 of_group = key == "options" and rendered.group.options
                 error.place = rendered.declared(key) if of_group else find_place(rendered.family, ("family",), key)
+            self._name_value(error)
             return error
         error.place = error.place or rendered.origin
         return error
+
+    def _name_value(self, error: CompileError) -> None:
+        """Add to an error at a word that is from the matrix its place there, and which name may be meant."""
+        word, rendered = diagnostics.word_at_error(error.log), self.rendered
+        for name, value in rendered.combination.items():
+            place = rendered.matrix.find(name, value) if word in re.findall(r"\w+", value) else None
+            if word and isinstance(place, Location):
+                error.notes += (Diagnostic.note(replace(place, about=""), f"has {name}={value}"),)
+                known = {each for text in self.own_closure.headers.values() for each in words(text)} - {word}
+                near = suggest(word, TYPE_NAMES) or suggest(word, known)
+                error.hint = near or error.hint
 
 
 @lru_cache(maxsize=4096)

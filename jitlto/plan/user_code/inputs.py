@@ -142,7 +142,7 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
         return compile_once(whole, family.headers, base_architecture(family), family.options, store)
     except CompileError as error:
         described = diagnostics.annotate(
-            error, name, text, Location(name), lambda file, line: Location(file, line) if file == name else None
+            error, name, Location(name), lambda file, line: Location(file, line) if file == name else None
         )
         if diagnostics.is_host_header(error.log):
             base = base_architecture(family)
