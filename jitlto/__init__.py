@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jitlto.plan.planner import Planner as Planner
     from jitlto.record.fragment import FragmentKey as FragmentKey
     from jitlto.runtime.family import KernelFamily as KernelFamily
-    from jitlto.runtime.family import family as family
+    from jitlto.source.load import family as family
     from jitlto.source.load import load as load
 
 _EXPORTS = {
@@ -48,7 +48,7 @@ _EXPORTS = {
     "Planner": "jitlto.plan.planner",
     "Scalar": "jitlto.frameworks.parts",
     "Slot": "jitlto.launch.step",
-    "family": "jitlto.runtime.family",
+    "family": "jitlto.source.load",
     "jax_call": "jitlto.frameworks.bindings",
     "load": "jitlto.source.load",
     "sequence": "jitlto.launch.sequence",

@@ -105,6 +105,6 @@ def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
 
 
 def kept_databases() -> UserCache:
-    """Return the databases of editable installs, and of families that are loaded from their sources."""
+    """Return the databases of families that are loaded from their sources."""
     directory = config.current().cache_dir / EDITABLE
-    return UserCache(EDITABLE, "databases of editable installs and of families loaded from sources", directory)
+    return UserCache(EDITABLE, "databases of families loaded from sources", directory)

@@ -18,8 +18,9 @@ from jitlto.compile import nvcc
 from jitlto.cuda import device, driver, libraries, nvdisasm, nvjitlink, toolkit
 from jitlto.cuda.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
 from jitlto.database import FragmentDatabase
+from jitlto.families.pyproject import find_sources
 from jitlto.launch.core import extension
-from jitlto.runtime.discovery import editable, entry_points
+from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
 from jitlto.runtime.discovery.registry import DatabaseFile, Registry
 from jitlto.stores.address import parse_store
@@ -49,7 +50,7 @@ def diagnose() -> list[Component]:
     """
     settings = config.current()
     found = [*_toolchain(), *_fitting(), *_devices(), _core(), _cache_directory(settings)]
-    return [*found, *_stores(settings), *_databases(settings), *installed_families(settings)]
+    return [*found, *_stores(settings), *_databases(settings), *installed_families()]
 
 
 def _toolchain() -> Iterator[Component]:
@@ -160,31 +161,29 @@ def _databases(settings: Config) -> Iterator[Component]:
         yield _examine("database", path, "")
 
 
-def installed_families(settings: Config) -> Iterator[Component]:
-    """Yield the families of installed packages; none is built."""
+def installed_families() -> Iterator[Component]:
+    """Yield the families of installed packages; none is compiled."""
     families = sorted(entry_points.families(), key=lambda each: (each.family, each.distribution))
     if not families:
         yield Component("installed families", "none")
     for each in families:
         title = f"{each.family} of {each.title}: "
         try:
-            yield _installed(each, title, settings)
+            yield _installed(each, title)
         except (JitltoError, OSError) as error:
             what, remedy = getattr(error, "what", str(error)), getattr(error, "hint", each.remedy)
             yield Component("installed family", f"{title}{what}", False, remedy, "use")
 
 
-def _installed(each: InstalledFamily, title: str, settings: Config) -> Component:
-    name, source, path = "installed family", each.source, each.location
-    if source is not None:
-        if not source.is_dir():
+def _installed(each: InstalledFamily, title: str) -> Component:
+    name = "installed family"
+    if each.source is not None:
+        if not each.source.is_dir():
             remedy = f"install it again, or pip uninstall {each.distribution}"
-            return Component(name, f"{title}its source tree is gone: {source}", False, remedy, "use")
-        path = editable.locate_database(each, source, settings)
-        if not path.is_file():
-            builds = "; first use builds it" if path.is_relative_to(settings.cache_dir) else ""
-            return Component(name, f"{title}{source}: not built yet{builds}")
-    return _examine(name, path, title, each)
+            return Component(name, f"{title}its source tree is gone: {each.source}", False, remedy, "use")
+        if path := find_sources(each.source, each.family):
+            return Component(name, f"{title}{path}: compiled when it is used")
+    return _examine(name, each.location, title, each)
 
 
 def _examine(name: str, path: Path, title: str, package: InstalledFamily | None = None) -> Component:

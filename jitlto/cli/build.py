@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import importlib
+from collections.abc import Iterable
 from concurrent.futures import Executor
 from functools import partial
 from itertools import chain
@@ -11,6 +12,7 @@ from typing import Any
 
 import click
 
+from jitlto.base.errors import DatabaseError
 from jitlto.base.files import SUFFIX
 from jitlto.base.text import pluralize
 from jitlto.build import lineinfo as lines
@@ -21,6 +23,7 @@ from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.merge import merge_databases
 from jitlto.build.rendered_families import RenderedFamilies, with_used
 from jitlto.build.shards import Shard
+from jitlto.cli.ending import print_warning
 from jitlto.cli.output import check_output, print_built, progress, write_output
 from jitlto.cli.parameters import (
     PATH,
@@ -31,6 +34,7 @@ from jitlto.cli.parameters import (
     json_option,
     parse_pairs,
 )
+from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.packaging.project import copy_prebuilt, load_package
@@ -127,6 +131,7 @@ def build(
             raise click.UsageError(f"give -o DB: {what} has no database of its own name")
         output = Path(declared[0].name + SUFFIX)
     check_output(timings, (output,))
+    _warn_of_others(output, with_used(declared))
     _collect_no_garbage()
     from_package = None if shard or lineinfo or how["only"] else package
     if from_package and (taken := copy_prebuilt(from_package, output, allow_incomplete=how["allow_incomplete"])):
@@ -156,6 +161,15 @@ def build(
     printed(report, f"in {report.path} ({report.summary})", **more)
     if lineinfo and not as_json:
         click.echo(f"sources for profilers in {more['sources']}")
+
+
+def _warn_of_others(output: Path, families: Iterable[FamilyDeclaration]) -> None:
+    """Warn of families in the database that is to be replaced which this build does not make, as far as groups tell."""
+    groups = {(family.name, group.name) for family in families for group in family.groups}
+    with contextlib.suppress(DatabaseError), FragmentDatabase(output) as held:  # there may be none
+        others = [f.name for f in held.families.values() if groups.isdisjoint((f.name, g.name) for g in f.groups)]
+        if others:
+            print_warning(f"{output} holds another {' and '.join(others)}, which this build replaces: -o names a file")
 
 
 def _collect_no_garbage() -> None:

@@ -63,7 +63,7 @@ def prune(size: int | None) -> None:
 @cache.command(epilog="Example: jitlto cache clear --only cubins")
 @click.option("--only", type=click.Choice(["cubins", "build", "editable"]), help="Only these [default: all].")
 def clear(only: str | None) -> None:
-    """Remove every entry, and the databases of packages that are installed editable.
+    """Remove every entry, and the databases of families that are loaded from their sources.
 
     Kernels and databases are linked or compiled again when they are needed.
     """

@@ -63,7 +63,7 @@ def plan(
     configuration = dict(parse_pairs(settings))
     if len(configuration) < len(settings):
         raise click.UsageError("a parameter is given twice")
-    family = find_family(target, database, compiles=True)
+    family = find_family(target, database)
     several = tuple(dict.fromkeys((*family.record.link.libraries, *libraries)))
     options = {"libraries": several} if libraries else None
     how: dict[str, Any] = {"entry": configuration.pop("entry", None), "arch": arch, "link_mode": link_mode}

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import click
 
-from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
+from jitlto.base.errors import RegistryError
 from jitlto.base.files import SUFFIX, digest_of
-from jitlto.cli.ending import print_warning
 from jitlto.database import FragmentDatabase
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
-from jitlto.source.load import load
+from jitlto.source.load import family, load
 
 #: Metavariable of what :func:`locate` finds, and the help of the option that names a family's database.
 DATABASE = "DB|DIR|[PACKAGE:]FAMILY"
@@ -22,50 +21,39 @@ _NAMED = re.compile(r"(?:[A-Za-z0-9._-]+:)?[A-Za-z_]\w*", re.ASCII)
 _TOML = "family.toml"
 
 
-def locate(target: Path, *, compiles: bool = False) -> tuple[Path, str | None]:
+def locate(target: Path) -> tuple[Path, str | None]:
     """Find the database that an argument means, and the family in it if the argument names one.
 
-    A file is a database. ``[PACKAGE:]FAMILY`` is looked up on the search path and in installed packages. A name that is
-    not known there, the directory of a family and its ``family.toml`` stand for the database that ``jitlto build``
-    writes for it in the working directory; a warning says that a file was changed since. With ``compiles``, a
-    declaration stands for itself: its path is returned.
+    A file is a database. All else is a family, as :func:`find_family` finds it; of sources, all is compiled.
 
     Raises:
-        RegistryError, DatabaseError: If nothing holds the family, or its database cannot be read.
-        FamilyError: If the declaration cannot be read.
+        JitltoError: As :func:`find_family`.
     """
     if os.path.isfile(target) and target.name != _TOML:  # noqa: PTH113 - Path.is_file raises on long names
         return target, None
+    if (found := _find(target)) is None:
+        return target, None  # whoever opens it says what is wrong
+    return found.database.path if found.path.name == _TOML else found.path, found.name
+
+
+def _find(target: Path) -> KernelFamily | None:
+    """Find a family by name, in the working directory too, or by where its sources are."""
     package, _, name = str(target).rpartition(":")
-    missing: JitltoError | None = None
-    edited: list[Path] = []
+    missing: RegistryError | None = None
     if _NAMED.fullmatch(str(target)):
         try:
-            return session.default.registry.find(name, package or None).location, name
+            return family(name, distribution=package or None)
         except RegistryError as error:
             if package or error.code != "registry-unknown-family":
                 raise
             missing = error
-    toml = target if target.name == _TOML else target / _TOML
-    if os.path.isfile(toml):  # noqa: PTH113
-        if compiles:
-            return toml, None
-        from jitlto.compile.family_files import family_files  # imported late: few commands read a declaration
-        from jitlto.families.declaration import load_family
-
-        family = load_family(toml)
-        name, edited = family.name, family_files((family, *family.all_used().values()))
-        what = f"the family {name} has not been built here"
-        missing = DatabaseError(what, code="database-not-found", where=name + SUFFIX, hint=f"jitlto build {target}")
+    if target.name == _TOML or os.path.isfile(target / _TOML):  # noqa: PTH113
+        return load(target)
     if missing is None:
-        return target, None  # whoever opens it says what is wrong
-    path = Path(name + SUFFIX)
-    if not os.path.isfile(path):  # noqa: PTH113
+        return None
+    if not os.path.isfile(path := Path(name + SUFFIX)):  # noqa: PTH113
         raise missing
-    newest = max(edited, key=os.path.getmtime, default=path)
-    if newest.stat().st_mtime_ns > path.stat().st_mtime_ns:
-        print_warning(f"{path} is older than {newest}: jitlto build {target}")
-    return path, name
+    return load(name, path)
 
 
 def is_other_file(target: Path) -> bool:
@@ -74,26 +62,34 @@ def is_other_file(target: Path) -> bool:
     return is_file and target.suffix != SUFFIX and target.name != _TOML and digest_of(target) is None
 
 
-def find_family(target: Path, database: Path | None = None, *, compiles: bool = False) -> KernelFamily:
-    """Load the family that an argument means: by its name from a database, or as :func:`locate` finds it.
+def find_family(target: Path, database: Path | None = None) -> KernelFamily:
+    """Load the family that an argument means.
+
+    ``[PACKAGE:]FAMILY`` is looked up on the search path and in installed packages. The directory of a family and its
+    ``family.toml`` are its sources. Any other name stands for the database that ``jitlto build`` writes for it in the
+    working directory.
+
+    Args:
+        database: Where it is looked up instead, by its name.
 
     Raises:
         click.UsageError: If both a database and a package are named, or a database with several families.
-        JitltoError: As :func:`locate`.
+        RegistryError, DatabaseError: If nothing holds the family, or its database cannot be read.
+        FamilyError, MatrixError, RenderError: If sources are not those of a family.
     """
     if database is not None:
         package, _, name = str(target).rpartition(":")
         if package:
             raise click.UsageError(f"--db and the package {package!r} exclude each other")
         return load(name, database)
-    path, named = locate(target, compiles=compiles)
-    if path.name == _TOML:
-        return load(path)
-    held = session.default.registry.file(path).contents.families
-    own = [named] if named else [name for name, each in held.items() if each.entrypoints]
+    is_file = os.path.isfile(target) and target.name != _TOML  # noqa: PTH113 - Path.is_file raises on long names
+    if not is_file and (found := _find(target)):
+        return found
+    held = session.default.registry.file(target).contents.families
+    own = [name for name, each in held.items() if each.entrypoints]
     if len(own) != 1:
-        raise click.UsageError(f"{path} holds {', '.join(held) or 'no family'}: name one, and give --db {path}")
-    return load(own[0], path)
+        raise click.UsageError(f"{target} holds {', '.join(held) or 'no family'}: name one, and give --db {target}")
+    return load(own[0], target)
 
 
 def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:

@@ -12,14 +12,11 @@ from jitlto.families.declaration import FamilyDeclaration
 from jitlto.record.headers import STD_HEADERS
 
 
-def family_files(families: Iterable[FamilyDeclaration], *, thorough: bool = False) -> list[Path]:
+def family_files(families: Iterable[FamilyDeclaration]) -> list[Path]:
     """List the files that building families may read, but for jitlto's own, as absolute paths; sorted.
 
     They are declarations and matrices, all in the directories of templates and headers, and the headers that these
     include from elsewhere: outside the directories, hidden, or behind links.
-
-    Args:
-        thorough: As for :func:`~jitlto.compile.source_files.walk_sources`.
     """
     every: set[Path] = set()
     for family in families:
@@ -30,7 +27,7 @@ def family_files(families: Iterable[FamilyDeclaration], *, thorough: bool = Fals
         patterns = (re.sub(r"\{\{.*?\}\}|@\w+@", "*", group.binary) for group in family.groups if group.binary)
         binaries = (Path(path) for pattern in patterns for path in glob(pattern))  # noqa: PTH207 - of any directory
         found.update(path for path in binaries if path.is_file())  # reading a FIFO would block
-        found.update(walk_sources(sorted(folders), thorough=thorough))
+        found.update(walk_sources(sorted(folders), thorough=False))
         search = HeaderSearch(family.include)
         included = {name for path in found for name in search.closure(path.read_bytes()).headers}
         every.update(found, filter(None, map(search.path, included)))

@@ -20,11 +20,15 @@ def walk_sources(folders: Iterable[Path], *, thorough: bool) -> Iterator[Path]:
         thorough: Whether names count that begin with a dot, and directories behind symbolic links, by every path that
             leads to them. Much more than sources may be found this way.
     """
-    for folder in folders:
-        yield from map(Path, _walk(str(folder), thorough, ()))
+    return (Path(path) for folder in folders for path, is_folder in _walk(str(folder), thorough) if not is_folder)
 
 
-def _walk(folder: str, thorough: bool, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
+def walk_places(folders: Iterable[Path]) -> Iterator[tuple[str, bool]]:
+    """Yield directories and what is thoroughly below them: the path, and whether it is a directory."""
+    return (found for folder in folders for found in _walk(str(folder), thorough=True))
+
+
+def _walk(folder: str, thorough: bool, above: tuple[tuple[int, int], ...] = ()) -> Iterator[tuple[str, bool]]:
     try:
         status = os.stat(folder)  # noqa: PTH116 - texts, for thousands of files
         with os.scandir(folder) as listing:
@@ -34,6 +38,7 @@ def _walk(folder: str, thorough: bool, above: tuple[tuple[int, int], ...]) -> It
     identity = (status.st_dev, status.st_ino)
     if identity in above or any(entry.name == "pyvenv.cfg" for entry in entries):
         return
+    yield folder, True
     for entry in entries:
         try:
             is_folder = entry.is_dir()
@@ -45,4 +50,4 @@ def _walk(folder: str, thorough: bool, above: tuple[tuple[int, int], ...]) -> It
             if entry.name not in _NO_FOLDERS:
                 yield from _walk(entry.path, thorough, (*above, identity))
         elif entry.is_file() and not _EDITORS_FILE.fullmatch(entry.name):  # reading a FIFO would block
-            yield entry.path
+            yield entry.path, False

@@ -16,7 +16,7 @@ from jitlto.base.text import check_type, suggest
 from jitlto.frameworks.parts import REQUIRED, Argument, Array, Call, Case, Flag, Launch, Output, Scalar
 from jitlto.frameworks.shapes import DTYPES, Dimensions, DType, bind_shape, parse_shape, shape_of
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.family import family as find_family
+from jitlto.source.load import family as find_family
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jitlto.base.errors import JitltoError, ProjectError
+from jitlto.families.pyproject import PackageConfig
 from jitlto.packaging import project
 from jitlto.packaging.project import Package
-from jitlto.packaging.pyproject import PackageConfig
 from jitlto.runtime.warming import family_jobs, link_jobs, recorded_jobs
 from jitlto.source.load import load
 

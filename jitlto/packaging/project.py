@@ -18,7 +18,7 @@ from jitlto.compile.family_files import family_files
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.packaging.pyproject import PackageConfig, check_entry_points, load_config
+from jitlto.families.pyproject import PackageConfig, check_entry_points, load_config
 from jitlto.record.fragment import BINARY, ImageKind
 
 # Directories that builds leave at the top of a project.

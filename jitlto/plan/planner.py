@@ -86,7 +86,7 @@ class Planner(Generic[Loaded]):
             raise PlanError(
                 f"no fragment {parsed} in family {self._family.name}",
                 code="plan-unknown-fragment",
-                where=str(database.path),
+                where=str(self._family.path),
                 hint=f"give {' and '.join(missing)}" if missing else "`jitlto ls -l DB` lists them",
             )
         self._pinned.append(fragment)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from jitlto.base.cached import cached_property, raise_copy
@@ -33,7 +32,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.database.index import Index
     from jitlto.launch.dispatcher import Dispatcher
     from jitlto.launch.launcher import Launcher
-    from jitlto.link.requests import Contents
+    from jitlto.link.requests import Contents, FamilyContents
     from jitlto.plan.cache_entry import Chosen, LinkedKernel
     from jitlto.plan.enumeration import Kernel
     from jitlto.plan.plan import Plan, Request
@@ -41,33 +40,6 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.record.family_record import FamilyRecord
     from jitlto.tuning.best import Best, Chooser
     from jitlto.tuning.tune import TuneReport
-
-
-def family(name: str, *, distribution: str | None = None, session: Session = sessions.default) -> KernelFamily:
-    """Find a family by name: in the databases on ``JITLTO_DATABASE_PATH``, then in installed packages.
-
-    No package is imported. The same name gives the same object until the database changes.
-
-    Args:
-        name: The family's name.
-        distribution: The installed package to use, if several have a family of that name.
-        session: The session to use; by default that of the process.
-
-    Raises:
-        RegistryError: If no database holds the family, or several databases with different contents do.
-        DatabaseError: If its database cannot be read, or that of an editable install cannot be built.
-    """
-    check_type(name, str, "family must be a name")
-    check_type(distribution, (str, NoneType), "distribution must be the name of a package")
-    families = session.families  # those of before a reset in another thread
-    loaded: KernelFamily | None = families.get((name, distribution))
-    if loaded is not None and loaded.in_place:
-        return loaded
-    made = KernelFamily(name, session.registry.find(name, distribution), session)
-    if loaded is None:
-        return families.setdefault((name, distribution), made)  # type: ignore[no-any-return]  # the first thread's
-    families[name, distribution] = made
-    return made
 
 
 def find_again(name: str, digest: str, location: str, session: Session) -> KernelFamily:
@@ -103,17 +75,14 @@ class KernelFamily(Shared):
         self, name: str, database: FragmentDatabase | DatabaseFile, session: Session = sessions.default
     ) -> None:
         file = database if isinstance(database, DatabaseFile) else DatabaseFile.from_database(database)
-        contents = file.require(name)
-        session.loaded.setdefault((name, file.contents.digest), self)
-        self.name = name
+        self._hold(name, file.require(name), session)
         self._file = file
+        session.loaded.setdefault((name, file.contents.digest), self)
+
+    def _hold(self, name: str, held: FamilyContents, session: Session) -> None:
+        self.name = name
         self.session = session
-        #: The parameters, each with the values that its fragments have.
-        self.parameters: Mapping[str, tuple[str, ...]] = contents.parameters
-        #: The groups of entrypoints.
-        self.entrypoints: tuple[str, ...] = contents.entrypoints
-        #: The version that its author declares; empty if there is none.
-        self.version: str = contents.version
+        self._held = held
         self._quick = Answers()  # request → launcher
         self._launchers: dict[str, Launcher] = {}  # by digest
         # By digest, and whether it might have been linked fast: a link that fails would fail again.
@@ -128,7 +97,27 @@ class KernelFamily(Shared):
         return partial(KernelFamily, self.name, self._file, self.session)
 
     def __repr__(self) -> str:
-        return f"<KernelFamily {self.name} ({', '.join(self.parameters)}) of {self._file.path}>"
+        return f"<KernelFamily {self.name} ({', '.join(self.parameters)}) of {self.path}>"
+
+    @property
+    def parameters(self) -> Mapping[str, tuple[str, ...]]:
+        """The parameters, each with the values that its fragments have."""
+        return self._held.parameters
+
+    @property
+    def entrypoints(self) -> tuple[str, ...]:
+        """The groups of entrypoints."""
+        return self._held.entrypoints
+
+    @property
+    def version(self) -> str:
+        """The version that its author declares; empty if there is none."""
+        return self._held.version
+
+    @property
+    def path(self) -> Path:
+        """The database, or the ``family.toml``, as the caller named it."""
+        return self._file.path
 
     @cached_property
     def database(self) -> FragmentDatabase:

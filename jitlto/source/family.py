@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitlto.base.errors import MissingProviderError, NoDeviceError
 from jitlto.base.files import EDITABLE, SUFFIX, Identity, identity
@@ -29,13 +29,13 @@ from jitlto.build.execution.workers import local_executor
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.compile.compiler import find_toolchain
-from jitlto.compile.family_files import family_files
+from jitlto.compile.source_files import walk_places
 from jitlto.cuda import device
 from jitlto.cuda.compatibility import can_link_for
 from jitlto.database import FragmentDatabase
+from jitlto.database.index import Index
 from jitlto.families.declaration import FamilyDeclaration, change_all, find_family, load_family, project_root
-from jitlto.launch.core import Answers
-from jitlto.launch.launcher import Launcher
+from jitlto.link.requests import Contents, FamilyContents
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.plan.plan import Plan
 from jitlto.plan.planner import Planner, parse_target
@@ -45,6 +45,9 @@ from jitlto.record.fragment import FragmentKey, Role, agrees, sorted_values
 from jitlto.runtime.discovery.registry import DatabaseFile
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
+
+if TYPE_CHECKING:  # not imported at run time: it loads cuda.core and NumPy, and planning needs neither
+    from jitlto.launch.launcher import Launcher
 
 Answer = TypeVar("Answer")
 
@@ -65,27 +68,33 @@ class SourceFamily(KernelFamily):
         FamilyError, MatrixError, RenderError: If it is not a family.
     """
 
-    def __init__(self, path: str | os.PathLike[str], session: Session) -> None:
-        self.path = find_family(Path(path).absolute())  # so that a later chdir has no effect
-        self.session = session
-        self._quick, self._launchers, self._failures = Answers(), {}, {}
+    def __init__(self, path: Path, session: Session) -> None:
+        self._toml = find_family(path.absolute())  # so that a later chdir has no effect
         self._locks: dict[int, Any] = {}  # by process: a fork has none that a thread of its parent holds
         self._watched: dict[str, Identity] = {}
         self._rendered: dict[Architecture | None, RenderedFamilies] = {None: RenderedFamilies(())}  # by target
         self._parts: dict[object, tuple[object, KernelFamily]] = {}  # with the state of the sources
         self._update()
+        self._hold(self.name, self._held, session)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be loaded again, in another process, from the same path."""
-        return SourceFamily, (self.path, self.session)
+        return SourceFamily, (self._toml, self.session)
 
-    def __repr__(self) -> str:
-        return f"<KernelFamily {self.name} ({', '.join(self.parameters)}) of {self.path}>"
+    @property
+    def path(self) -> Path:
+        """The path of the ``family.toml``."""
+        return self._toml
 
     @property
     def location(self) -> Path:
         """The path of the ``family.toml``."""
-        return self.path
+        return self._toml
+
+    @property
+    def in_place(self) -> bool:
+        """True if there is a ``family.toml``."""
+        return self._toml.is_file()
 
     @property
     def record(self) -> FamilyRecord:
@@ -94,10 +103,24 @@ class SourceFamily(KernelFamily):
         return records[self.name].with_used(records)
 
     @property
-    def _file(self) -> DatabaseFile:  # type: ignore[override]  # of what concerns all kernels
+    def database(self) -> FragmentDatabase:
+        """The database of all kernels, as ``jitlto build`` makes it."""
+        return self._whole.database
+
+    @property
+    def index(self) -> Index:
+        """The fragments of all kernels, and of the families that it uses."""
+        return self._whole.index
+
+    @property
+    def _file(self) -> DatabaseFile:  # type: ignore[override]
+        return self._whole._file
+
+    @property
+    def _whole(self) -> KernelFamily:
         with self._lock:
             self._update()
-            return self._compiled(None, None, lambda: {each.key for each in self._own})._file
+            return self._made(None, lambda: RenderedFamilies([load_family(self.path)]))
 
     @property
     def _lock(self) -> Any:
@@ -202,34 +225,48 @@ class SourceFamily(KernelFamily):
         if self._watched and all(_identify(path) == known for path, known in self._watched.items()):
             return
         # Before anything is read that is used, so that a change meanwhile is seen the next time.
-        watched = {str(self.path): _identify(str(self.path))}
+        declared = {str(self.path): _identify(str(self.path))}
         family = load_family(self.path)
-        watched = {path: _identify(path) for path in _paths((family, *family.all_used().values()))} | watched
         target = next(reversed(self._rendered))
-        rendered = _render(self.path, target)
-        watched |= {each.text: _identify(each.text) for each, _ in rendered.binaries}
+        paths = _paths((family, *family.all_used().values()))
+        while True:
+            watched = {path: _identify(path) for path in paths} | declared
+            rendered = _render(self.path, target)
+            if (more := _read_paths(rendered)) <= paths:
+                break
+            paths |= more  # whose names are rendered, or which lie elsewhere
         family = rendered.families[0]
-        self.name, self.version = family.name, family.version
+        self.name = family.name
         self._own = [r for r in rendered.rendered if r.key.family == family.name or r.group.role is Role.DEVICE]
-        self.parameters = sorted_values((name, (value,)) for each in self._own for name, value in each.key.parameters)
-        self.entrypoints = tuple(sorted({r.group.name for r in self._own if r.group.role is Role.ENTRYPOINT}))
+        self._held = FamilyContents(
+            sorted_values((name, (value,)) for each in self._own for name, value in each.key.parameters),
+            tuple(sorted({r.group.name for r in self._own if r.group.role is Role.ENTRYPOINT})),
+            family.version,
+        )
         self._rendered, self._watched, self._state = {target: rendered}, watched, object()
-        for name in ("database", "index", "best"):  # of the sources before
-            self.__dict__.pop(name, None)
+        if "best" in self.__dict__:
+            self.best.forget()
 
     def _compiled(
         self, arch: str | Architecture | None, asked: object, choose: Callable[[], Set[FragmentKey]]
     ) -> KernelFamily:
-        """Return the fragments that are chosen for what is asked as a family, the same one until one has changed."""
+        """Return the fragments that are chosen for what is asked, compiled for an architecture, as a family."""
         target = _target(arch)
-        key = target, asked
-        state, made = self._parts.get(key, (None, None))
-        if made is None or state is not self._state:
+
+        def select() -> RenderedFamilies:
             if target not in self._rendered:
                 self._rendered[target] = _render(self.path, target)
             keys = choose()
-            made = self._build(self._rendered[target].select(lambda each: each.key in keys), made)
-            self._parts[key] = self._state, made
+            return self._rendered[target].select(lambda each: each.key in keys)
+
+        return self._made((target, asked), select)
+
+    def _made(self, what: object, select: Callable[[], RenderedFamilies]) -> KernelFamily:
+        """Return what is built of some sources, the same one until one of its fragments has changed."""
+        state, made = self._parts.get(what, (None, None))
+        if made is None or state is not self._state:
+            made = self._build(select(), made)
+            self._parts[what] = self._state, made
         return made
 
     def _build(self, sources: RenderedFamilies, before: KernelFamily | None) -> KernelFamily:
@@ -255,16 +292,31 @@ class SourceFamily(KernelFamily):
         log(__name__, "info", "%s: %s", self.path, report.summary)
         if before is not None and before.contents.digest == report.digest:
             return before
-        return KernelFamily(self.name, FragmentDatabase(path, list(report.fragments)), self.session)
+        database = FragmentDatabase(path, list(report.fragments))
+        file = DatabaseFile(self.path, database.location, Contents.from_database(database), database)
+        return KernelFamily(self.name, file, self.session)
 
 
 def _paths(families: Collection[FamilyDeclaration]) -> set[str]:
-    """Return the files that a build may read, and the directories in which another might be found first."""
-    files = family_files(families, thorough=True)
-    folders = {folder for each in families for folder in (*each.include, *each.templates)}
-    folders |= {project_root(each.path) / name for each in families for name in ("matrices", "templates")}
-    below = {path for folder in folders for path, _, _ in os.walk(folder)}
-    return {str(path) for each in files for path in (each, each.parent)} | {str(each) for each in folders} | below
+    """Return what lies where sources are, and the directories in which another file might be found first."""
+    templates = {each.template for family in families for each in family.groups if each.template}
+    templates |= {template for family in families for _, template in family.generated}
+    searched = {folder for each in families for folder in (*each.include, *each.templates)}
+    searched |= {each.parent for each in templates}
+    shared = {project_root(each.path) / name for each in families for name in ("matrices", "templates")}
+    files = {each.path for each in families} | templates
+    files |= {group.matrix for family in families for group in family.groups if group.matrix}
+    found = {path for path, _ in walk_places(searched)}
+    found |= {path for path, is_folder in walk_places(shared) if is_folder}
+    return found | {str(path) for each in files for path in (each, each.parent)} | {*map(str, searched | shared)}
+
+
+def _read_paths(rendered: RenderedFamilies) -> set[str]:
+    """Return the headers that rendered sources may include, and the files of groups with a binary."""
+    every = rendered.requests
+    named = {(each.config.own, name) for each in every for name in each.own_closure.headers}
+    headers = (path for search, name in named if (path := search.path(name)))
+    return {*map(str, headers), *(each.text for each, _ in rendered.binaries)}
 
 
 def _identify(path: str) -> Identity:

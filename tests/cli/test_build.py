@@ -33,6 +33,18 @@ def test_one_family_is_built_into_a_database_of_its_name(tmp_path: Path) -> None
     assert {*tmp_path.iterdir()} == before
 
 
+def test_a_database_of_other_families_is_not_replaced_in_silence(tmp_path: Path) -> None:
+    write_family(tmp_path / "mini", MINI)
+    for _ in range(2):
+        assert jitlto("build", "mini", "-q", cwd=tmp_path).stderr == ""
+    toml = MINI["family.toml"].replace("entrypoint.kern", "entrypoint.nut").replace("device.op", "device.opus")
+    write_family(tmp_path / "elsewhere", MINI | {"family.toml": toml})
+    assert "mini.fragdb holds another mini," in jitlto("build", "elsewhere", "-q", cwd=tmp_path).stderr
+    write_family(tmp_path, SHARED)
+    done = jitlto("build", "cluster", "-o", "mini.fragdb", "-q", cwd=tmp_path)
+    assert (done.returncode, "mini.fragdb holds another mini," in done.stderr) == (0, True)
+
+
 def test_scripts_may_go_on_to_say_that_architectures_are_not_compared(tmp_path: Path) -> None:
     toml = write_family(tmp_path / "mini", MINI)
     done = jitlto("build", toml, "-o", tmp_path / "o.fragdb", "-q")

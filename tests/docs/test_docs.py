@@ -34,8 +34,7 @@ import pytest
 from jitlto.base import config, errors
 from jitlto.base.errors import NoDeviceError
 from jitlto.cuda import device, toolkit
-from jitlto.families import declaration
-from jitlto.packaging import pyproject
+from jitlto.families import declaration, pyproject
 from jitlto.record import options
 from jitlto.record.options import LinkOptions
 from tests.support.process import ROOT

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.base import config
+import jitlto
 from jitlto.base.errors import BuildError, FamilyError
 from jitlto.build.cache.cache import Cache
 from jitlto.build.merge import merge_databases
@@ -15,7 +15,6 @@ from jitlto.check.check import check
 from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import FamilyDeclaration, load_family
 from jitlto.packaging.project import list_sources, load_package
-from jitlto.runtime.discovery import editable
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 from tests.support.families import SHARED, write_family
@@ -141,14 +140,15 @@ def test_a_macro_on_which_a_shared_interface_depends_is_the_same_for_both(tmp_pa
         made(tmp_path, cache, "cluster")
 
 
-def test_an_editable_install_is_rebuilt_when_a_shared_group_changes(tmp_path: Path) -> None:
-    write_family(tmp_path / "fragments", SHARED)
-    (tmp_path / "pyproject.toml").write_text('[tool.jitlto]\nfamilies = ["fragments/search"]\n')
-    before = editable._state(tmp_path, config.current())
-    template = tmp_path / "fragments" / "common" / "scale.cu.jinja"
-    template.write_text(template.read_text() + "// changed\n")
-    assert before is not None
-    assert editable._state(tmp_path, config.current()) not in (None, before)
+@pytest.mark.slow
+def test_a_loaded_family_is_compiled_again_when_a_shared_group_changes(tmp_path: Path, empty_cache: Path) -> None:
+    write_family(tmp_path, SHARED)
+    family = jitlto.load(tmp_path / "search")
+    how = {"arch": "sm_90", "data_type": "float", "scale_name": "half"}
+    before = family.plan(**how).digest
+    template = tmp_path / "common" / "scale.cu.jinja"
+    template.write_text(template.read_text() + "__device__ int unused_here() { return 3; }\n")
+    assert family.plan(**how).digest != before
 
 
 @pytest.mark.parametrize("families", ['["fragments/search"]', '["fragments/common", "fragments/search"]'])

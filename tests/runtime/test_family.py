@@ -172,7 +172,7 @@ def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest
     monkeypatch.setattr(mini, "planner", planner)
     monkeypatch.setattr(mini, "load", lambda plan: plan.names)
     names = sorted({cpp_name(value) for value in VALUES})
-    monkeypatch.setattr(mini, "parameters", {"bias": names, "data_type": names})
+    monkeypatch.setattr(type(mini), "parameters", {"bias": names, "data_type": names})
     return mini
 
 

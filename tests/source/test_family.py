@@ -163,6 +163,26 @@ def test_a_file_that_is_now_found_first_is_seen(place: Path) -> None:
     assert "42280000" not in before
 
 
+def test_a_header_elsewhere_whose_name_is_rendered_is_watched(place: Path) -> None:
+    edit(place / "op.cu.jinja", '"{{op_name}}.cuh"', '"../{{op_name}}/{{op_name}}.cuh"')
+    for name in ("twice", "square"):
+        (place.parent / name).mkdir()
+        (place / f"{name}.cuh").rename(place.parent / name / f"{name}.cuh")
+    family = jitlto.load(place)
+    before = ptx(family)
+    edit(place.parent / "twice" / "twice.cuh", "a + a", "a + T(42)")
+    assert ptx(family) != before
+
+
+def test_files_that_no_source_can_reach_are_not_read(place: Path) -> None:
+    with (place / "huge.bin").open("wb") as file:
+        file.truncate(1 << 40)  # a terabyte, which is sparse
+    family = jitlto.load(place)
+    before = ptx(family)
+    (place / "huge.bin").unlink()
+    assert ptx(family) == before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "old", "new", "error", "where"),
@@ -285,6 +305,16 @@ def test_a_callback_is_compiled_alone(tmp_path: Path, empty_cache: Path, caplog:
     assert name == "scale"
     assert [str(image.architecture) for image in nvfatbin.list_images(ltoir)] == ["90"]
     assert compiled(caplog) == [1]
+
+
+@pytest.mark.slow
+def test_a_key_that_no_source_has_is_looked_for_in_the_family(family: KernelFamily, place: Path) -> None:
+    for ask in (
+        lambda: family.callback("nope", arch="sm_90"),
+        lambda: family.planner(data_type="float").add("mini/op[data_type=float,op_name=nope]"),
+    ):
+        with raises(PlanError, "plan-unknown-fragment", "nope", where=str(place / "family.toml")):
+            ask()
 
 
 def test_what_is_loaded_is_a_directory_or_its_family_toml(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,8 @@
 
 A family of small fragments is generated: matrices, templates, two include directories with headers of the same names,
 macros, conditionals, options. Each edit changes some of that. Then the family is built four ways: incrementally with
-the cache of all earlier builds, without a cache, in two shards that are merged, and as a package that is installed
-editable. All four must give the same file, or the same error.
+the cache of all earlier builds, without a cache, in two shards that are merged, and as a family that was loaded from
+its sources before the edit. All four must give the same file, or the same error.
 
 What failed once, also when tried by hand, is kept in ``tests/build/build_fuzzer_corpus``, as the states of the sources.
 """
@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import random
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -25,18 +24,15 @@ from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
 from jitlto.build.shards import Shard
 from jitlto.families import declaration
-from jitlto.runtime.discovery import editable, entry_points
-from tests.support.distributions import install
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.session import Session
+from jitlto.source.load import load
 
 #: Sources by relative path: a text, or ``{"link": target}`` for a symbolic link.
 State: TypeAlias = dict[str, "str | dict[str, str]"]
 
 _HEADERS = [f"h{number}.cuh" for number in range(5)]
 _FOLDERS = ["a", "b", "a/s", "."]
-_PYPROJECT = (
-    '[project]\nname = "fuzzed"\nversion = "1"\n[project.entry-points."jitlto.fragments"]\nf = "fuzzed.fragments"\n'
-    '[tool.jitlto]\nfamilies = ["kernels"]\ndatabase = "fuzzed/fragments.fragdb"\n'
-)
 
 
 class Builder:
@@ -50,13 +46,10 @@ class Builder:
     def __init__(self, place: Path, executor: ProcessExecutor) -> None:
         self._place = place
         self._executor = executor
-        self._tree = place / "tree"
-        self._family = self._tree / "kernels"
-        self._site = place / "site"
-        (self._tree / "fuzzed").mkdir(parents=True)
-        (self._tree / "fuzzed" / "__init__.py").touch()
-        (self._tree / "pyproject.toml").write_text(_PYPROJECT)
-        install(self._site, "fuzzed", families={"f": "fuzzed.fragments"}, editable=self._tree)
+        self._family = place / "kernels"
+        settings = Config.read({**os.environ, "JITLTO_CACHE_DIR": str(place / "caches" / "loaded")})
+        self._session = Session(settings)
+        self._loaded: KernelFamily | None = None
         self._caches = {name: _open(place / "caches" / name) for name in ("incremental", "shards")}
         self._written: State = {}
 
@@ -67,7 +60,7 @@ class Builder:
             "clean": lambda output: self._build(output, None),
             "incremental": lambda output: self._build(output, self._caches["incremental"]),
             "shards": self._build_shards,
-            "editable": self._build_editable,
+            "loaded": self._build_loaded,
         }
         return {name: self._outcome(way, self._place / f"{name}.fragdb") for name, way in ways.items()}
 
@@ -92,7 +85,7 @@ class Builder:
         try:
             return hashlib.sha256(way(output).read_bytes()).hexdigest()
         except JitltoError as error:
-            return "error" if error.code == "database-build-failed" else f"error {error.code}"
+            return f"error {error.code}"
 
     def _build(self, output: Path, cache: Cache | None, shard: Shard | None = None) -> Path:
         family = declaration.load_family(self._family / "family.toml")
@@ -104,14 +97,9 @@ class Builder:
             self._build(part, self._caches["shards"], Shard(number, len(parts)))
         return merge_databases(parts, output).path
 
-    def _build_editable(self, _: Path) -> Path:
-        sys.path.insert(0, str(self._site))
-        try:
-            (package,) = entry_points.families("f")
-        finally:
-            sys.path.remove(str(self._site))
-        settings = Config.read({**os.environ, "JITLTO_CACHE_DIR": str(self._place / "caches" / "editable")})
-        return editable.ensure_database(package, self._tree, settings)
+    def _build_loaded(self, _: Path) -> Path:
+        self._loaded = self._loaded or load(self._family, session=self._session)
+        return self._loaded.database.path
 
 
 def _open(directory: Path) -> Cache:
@@ -121,11 +109,8 @@ def _open(directory: Path) -> Cache:
 
 
 def disagreement(outcomes: Mapping[str, str]) -> bool:
-    """Return whether two ways differ. An editable install reports every failed build by one code."""
-    same = {value for name, value in outcomes.items() if name != "editable"}
-    (first, *others) = same
-    other = outcomes["editable"]
-    return bool(others) or other != ("error" if first.startswith("error") else first)
+    """Return whether two ways differ."""
+    return len(set(outcomes.values())) > 1
 
 
 def replay(states: Sequence[State], place: Path, executor: ProcessExecutor) -> dict[str, str] | None:

@@ -1,7 +1,7 @@
 """The build hook ``jitlto`` for hatchling: ``[tool.hatch.build.hooks.jitlto]``, which has no keys of its own.
 
 It adds the database to a wheel, compiled or taken from ``JITLTO_PREBUILT``, and to an sdist every file that compiling
-needs. An editable install gets neither: its database is built from the source tree on first use.
+needs. An editable install gets neither: it is the source tree.
 """
 
 from pathlib import Path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from setuptools import Distribution
 
-from jitlto.packaging.pyproject import has_config
+from jitlto.families.pyproject import has_config
 
 
 def add_to_build(distribution: Distribution) -> None:

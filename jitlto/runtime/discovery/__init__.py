@@ -1,1 +1,1 @@
-"""Finding databases: search path, installed packages, editable installs and the lookup cache."""
+"""Finding databases: search path, installed packages and the lookup cache."""

@@ -57,7 +57,7 @@ class InstalledFamily(Frozen):
         """What to do if its database is missing or damaged."""
         if self.source is None:
             return f"pip install --force-reinstall --no-deps {self.distribution}"
-        declare = f"declare [tool.jitlto] in {self.source / 'pyproject.toml'}, to have it built when needed"
+        declare = f"declare [tool.jitlto] in {self.source / 'pyproject.toml'}, to have it compiled when needed"
         return f"{declare}; if that is gone, pip uninstall {self.distribution}"
 
     @property
@@ -80,12 +80,15 @@ class InstalledFamily(Frozen):
 
     @property
     def location(self) -> Path:
-        """The path of the database; for an editable install, the path that it would have in a regular install.
+        """The path of the database; for an editable install, in the source tree.
 
         Raises:
             RegistryError: If the entry point is invalid.
         """
-        return Path(self.root, self.file)
+        if self.source is None:
+            return Path(self.root, self.file)
+        path = self.source / "src" / self.file
+        return path if path.is_file() else self.source / self.file
 
 
 def canonical_name(name: str) -> str:

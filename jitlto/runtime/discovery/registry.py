@@ -100,7 +100,7 @@ class Registry:
 
     Args:
         paths: Database files, and directories whose ``*.fragdb`` are taken in the order of their names.
-        settings: Where databases of editable installs are built; by default the process's.
+        settings: By default the process's.
         cache: The kernel cache, in which the contents of databases lie too.
     """
 
@@ -144,8 +144,10 @@ class Registry:
 
     # --- by the name of a family ---
 
-    def find(self, family: str, distribution: str | None = None) -> DatabaseFile:
+    def find(self, family: str, distribution: str | None = None) -> DatabaseFile | InstalledFamily:
         """Find the database that holds a family: on the search path first, then in installed packages.
+
+        Of a package that is installed editable, the result is where its sources are.
 
         Args:
             family: The family's name.
@@ -158,10 +160,13 @@ class Registry:
         found = [] if distribution else self._on_path(family)
         packages = [] if found else _installed(family, distribution)
         packages.sort(key=lambda each: each.distribution)
-        found += [self.of_package(each) for each in packages]
-        if len({file.contents.digest for file in found}) == 1:
+        sources = [each for each in packages if each.source is not None]
+        if len(packages) == len(sources) == 1:
+            return sources[0]
+        found += [self.of_package(each) for each in packages if each.source is None]
+        if not sources and len({file.contents.digest for file in found}) == 1:
             return found[0]
-        if packages and found:
+        if packages:
             what = f"several installed packages provide the family {family!r}: {', '.join(p.title for p in packages)}"
             named = packages[0].distribution
             hint = f"name one: jitlto.family({family!r}, distribution={named!r}); on the command line {named}:{family}"
@@ -217,7 +222,7 @@ class Registry:
             paths += self.files()
             for package in _installed(family):
                 with suppress(JitltoError):  # as if it were not installed
-                    paths.append(self.locate(package))
+                    paths.append(package.location)
         for path in paths:
             if digest_of(path) == digest:
                 return self.file(path)
@@ -233,26 +238,14 @@ class Registry:
 
     # --- in installed packages ---
 
-    def locate(self, package: InstalledFamily) -> Path:
-        """Return the database's path in an installed package; an editable one is first rebuilt if its sources changed.
-
-        Raises:
-            RegistryError: If the entry point is invalid.
-            DatabaseError: If that of an editable install cannot be built.
-        """
-        if package.source is None:
-            return package.location
-        from jitlto.runtime.discovery import editable  # imported lazily: reads declarations
-
-        return editable.ensure_database(package, package.source, self.settings)
-
     def of_package(self, package: InstalledFamily) -> DatabaseFile:
         """Return the database of an installed package.
 
         Raises:
-            RegistryError, DatabaseError: As :meth:`locate`, or if it cannot be read.
+            RegistryError: If the entry point is invalid.
+            DatabaseError: If it cannot be read.
         """
-        path = self.locate(package)
+        path = package.location
         try:
             return self.file(path)
         except DatabaseError as error:

@@ -6,7 +6,7 @@ import pytest
 
 from jitlto.base.errors import ProjectError
 from jitlto.base.versions import Architecture
-from jitlto.packaging import pyproject
+from jitlto.families import pyproject
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 

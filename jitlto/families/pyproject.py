@@ -100,6 +100,23 @@ def load_config(project: Path) -> PackageConfig:
     )
 
 
+def find_sources(tree: Path, family: str) -> Path | None:
+    """Return the ``family.toml`` of a family of a source tree; None if its package has no ``[tool.jitlto]``.
+
+    Raises:
+        ProjectError: If the table is invalid, or its families have other names.
+        FamilyError: If the declaration of one of them is invalid.
+    """
+    path = tree / "pyproject.toml"
+    if not path.is_file() or "jitlto" not in read_toml(path, ProjectError).table("tool", required=False):
+        return None
+    found = {declaration.load_family(each).name: each for each in load_config(path).families}
+    if family not in found:
+        what, hint = f"no family {family!r} in [tool.jitlto]", f"its families are {', '.join(sorted(found))}"
+        raise ProjectError(what, code="project-unknown-family", where=str(path), hint=f"{hint}; pip install -e again")
+    return found[family]
+
+
 def _find_families(table: TomlTable, names: tuple[str, ...] | None) -> tuple[Path, ...]:
     root = table.path.parent
     found = sorted(root.glob("fragments/*/family.toml")) if names is None else []
