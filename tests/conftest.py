@@ -85,7 +85,9 @@ LONGEST = (
     "test_shared_builds.py", "test_workflow.py", "test_foreign.py", "test_interface_pairs.py",
 )  # fmt: skip
 #: Fixtures that compile a shipped family or build a wheel: who needs one is slow.
-SLOW_FIXTURES = {"shipped_path", "fft_path", "transport", "ivf_flat", "ivf_flat_batch", "jitlto_wheel"}
+SLOW_FIXTURES = {
+    "shipped_path", "fft_path", "segment_reduce", "transport", "ivf_flat", "ivf_flat_batch", "jitlto_wheel",
+}  # fmt: skip
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -346,6 +348,12 @@ def fft_path(build_shipped: BuildShipped) -> Path:
 def fft(fft_path: Path) -> KernelFamily:
     """The family ``fft``."""
     return KernelFamily("fft", FragmentDatabase(fft_path))
+
+
+@pytest.fixture(scope="session")
+def segment_reduce(build_shipped: BuildShipped) -> KernelFamily:
+    """The family ``segment_reduce``."""
+    return KernelFamily("segment_reduce", FragmentDatabase(build_shipped("segment_reduce")))
 
 
 @pytest.fixture(scope="session")

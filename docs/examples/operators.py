@@ -1,9 +1,9 @@
-"""Kernels of the families ``search`` and ``fft``, declared as operators: for ``pytorch.py`` and ``jax_calls.py``."""
+"""Kernels of the families ``search``, ``fft`` and ``segment_reduce``, declared as operators."""
 
 from math import prod
 from typing import Any
 
-from docs.examples import fft
+from docs.examples import fft, segment_reduce
 from jitlto import Array, Backward, Flag, Launch, Operator, Output
 from jitlto.frameworks.parts import Case
 
@@ -71,6 +71,36 @@ def declare_spectrum(family: Any = "fft") -> Operator:
         parameters=("x", "y", _count, "window", None),
         backward=Backward(backward, arguments=("grad_y", "window", "weights"), gradients=("x",)),
     )
+
+
+def declare_segment_reduce(family: Any = "segment_reduce", index: str = "int64") -> Operator:
+    """Declare the reduction of rows of consecutive elements: their sum, mean or maximum.
+
+    Its arguments are the elements; the offsets of the rows among them, one more than there are rows, which begin with 0
+    and don't decrease; and the reduction: ``sum``, ``mean`` or ``max``. Offsets are ``int64`` or ``int32``.
+    """
+    return Operator(
+        "jitlto_examples::segment_reduce",
+        family,
+        arguments=(Array("values", "T", "n width"), Array("offsets", index, "ends"), Flag("reduce", "str", "sum")),
+        outputs=(Output("reduced", "T", lambda case: (case.ends - 1, case.width)),),
+        dtypes={"T": ("float32", "float16", "bfloat16")},
+        configuration=lambda case: {
+            "reduce": case.reduce,
+            "data_type": case.T,
+            "index_type": f"{index}_t",
+            "veclen": _segments(case).veclen,
+            "load": "identity",
+            "store": "identity",
+        },
+        launch=lambda case: Launch(grid=_segments(case).grid, block=_segments(case).block),
+        parameters=("values", "offsets", "reduced", lambda case: case.ends - 1, "width", None, None),
+        examples=[{"reduce": ("sum", "mean", "max"), "width": (1, 2, 4, 64)}],
+    )
+
+
+def _segments(case: Case) -> segment_reduce.Launch:
+    return segment_reduce.Launch.of(case.ends - 1, case.width, case.T)
 
 
 def _configuration(case: Case, kind: str, direction: str, **callbacks: str) -> dict[str, object]:

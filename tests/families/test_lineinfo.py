@@ -21,7 +21,7 @@ _LEAST = 0.95
 _SMALL = ("search",)
 
 
-@pytest.fixture(params=["search", "transform", "transport", "fft", "ivf_flat_batch"])
+@pytest.fixture(params=["search", "transform", "transport", "fft", "segment_reduce", "ivf_flat_batch"])
 def both(
     request: pytest.FixtureRequest, declare_shipped: DeclareShipped, tmp_path: Path
 ) -> tuple[KernelFamily, KernelFamily]:

@@ -33,6 +33,7 @@ GROUPS = {
         "distance_to_collision": 1, "get_cross_sections": 2, "get_domain": 2, "locate": 2, "random_block": 2,
         "roulette": 2, "sample_cosine": 2, "sample_group": 2, "sample_source": 3, "tally": 2, "turn": 2,
     },
+    "segment_reduce": {"segment_reduce_kernel": 66, "segment_load": 11, "segment_store": 11},
     "ivf_flat": {"metric": 16, "post_lambda": 3, "interleaved_scan": 320, "filter": 2},
     "ivf_flat_batch": {
         "sort_probes": 4, "tiled_scan": 16, "select_probed": 18, "select_columns": 18, "index_step": 9,
