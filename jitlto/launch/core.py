@@ -6,17 +6,17 @@ Whatever the core does not know, and every error, it leaves to the method in Pyt
 import os
 import sys
 from collections.abc import Callable, Mapping
-from functools import update_wrapper, wraps
+from functools import wraps
 from importlib import import_module
 from types import ModuleType, NoneType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from jitlto.base import config
 from jitlto.base.errors import JitltoError
 from jitlto.base.types import cpp_name, is_exact
 from jitlto.cuda import device
 
-_INTERFACE = 14  # as in _launch.c
+_INTERFACE = 15  # as in _launch.c
 _MODULE = "jitlto.launch._launch"
 _MOST_ANSWERS = 1 << 15
 _exact: set[type] = {str, int, bool, type, NoneType}  # equal values of one of these are the same; others are added
@@ -62,6 +62,17 @@ def called(cls: type[_Class]) -> type[_Class]:
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):  # so that nobody sees a difference
         setattr(made, name, getattr(cls, name))
     return made
+
+
+def looked_up(cls: type[_Class]) -> type[_Class]:
+    """Have the core look in what a class's method ``launcher`` has answered before the method is called."""
+    core, owner = extension(), cast("Any", cls)
+    if core is not None:
+        method = owner.launcher
+        defaults = "".join(f", {name}={value!r}" for name, value in method.__wrapped__.__kwdefaults__.items())
+        text = f"launcher($self, /, *{defaults}, **configuration)\n--\n\n{method.__doc__}"
+        owner._ask_launcher, owner.launcher = method, core.make_lookup(cls, text)
+    return cls
 
 
 class Answers(list[Any]):
@@ -123,7 +134,7 @@ def remembered(
                 answers.show(core, values, names, answer)
             return answer
 
-        return ask if core is None else update_wrapper(core.make_lookup(ask), method)  # type: ignore[return-value]
+        return ask  # type: ignore[return-value]
 
     return decorate
 

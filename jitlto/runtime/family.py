@@ -18,7 +18,7 @@ from jitlto.base.frozen import Shared
 from jitlto.base.log import log
 from jitlto.base.text import check_type
 from jitlto.cuda import device, libraries
-from jitlto.launch.core import Answers, remembered
+from jitlto.launch.core import Answers, looked_up, remembered
 from jitlto.link.kernel_cache import LAYERS
 from jitlto.link.requests import find_chosen, request_key
 from jitlto.link.sources import REQUESTS, put_all
@@ -56,6 +56,7 @@ def find_again(name: str, digest: str, location: str, session: Session) -> Kerne
     return known
 
 
+@looked_up
 class KernelFamily(Shared):
     """A family of kernels in a fragment database. Thread-safe.
 

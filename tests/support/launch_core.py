@@ -66,11 +66,12 @@ def use(monkeypatch: pytest.MonkeyPatch, core: ModuleType | None) -> None:
         (plain_class(dispatcher.Dispatcher), "__call__", lambda: device.kind()),
         (plain_class(best.Chooser), "__call__", devices.place),
     ):
-        method = vars(owner)[name].__wrapped__
-        made = core_module.remembered(place)(method)
-        if core is not None:
-            made.__set_name__(owner, name)
+        own = vars(owner)
+        made = core_module.remembered(place)(own.get(f"_ask_{name}", own[name]).__wrapped__)
         monkeypatch.setattr(owner, name, made)
+        if owner is KernelFamily and core is not None:
+            monkeypatch.setattr(owner, f"_ask_{name}", made, raising=False)
+            monkeypatch.setattr(owner, name, core.make_lookup(owner, ""))
     for module, name in ((dispatcher, "Dispatcher"), (best, "Chooser")):
         monkeypatch.setattr(module, name, core_module.called(plain_class(getattr(module, name))))
 
