@@ -6,23 +6,21 @@ opened as a database. Times of files tell only whether to look again; what is co
 
 from __future__ import annotations
 
-import filecmp
+import atexit
 import hashlib
-import json
 import os
-import sys
+import tempfile
 import threading
 from collections.abc import Callable, Collection, Mapping, Set
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from jitlto.base.errors import MissingProviderError, NoDeviceError
-from jitlto.base.files import EDITABLE, SUFFIX, Identity, identity
-from jitlto.base.lock import locked
+from jitlto.base.files import SUFFIX, Identity, identity, no_temporary_directory, remove_directory
 from jitlto.base.log import log, warn_once
-from jitlto.base.user_caches import UserCache
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import open_cache
 from jitlto.build.execution.workers import local_executor
@@ -49,10 +47,7 @@ from jitlto.runtime.session import Session
 if TYPE_CHECKING:  # not imported at run time: it loads cuda.core and NumPy, and planning needs neither
     from jitlto.launch.launcher import Launcher
 
-Answer = TypeVar("Answer")
-
 _PATIENCE = 600.0  # seconds of waiting for another process that compiles for the same family
-_KEPT = 100  # databases of one family
 
 
 class SourceFamily(KernelFamily):
@@ -131,35 +126,20 @@ class SourceFamily(KernelFamily):
         part, given = self._part(entry, configuration, None)
         return part.planner(entry, **given)
 
-    def plan(
-        self,
-        *,
-        entry: str | None = None,
-        arch: str | Architecture | None = None,
-        link_mode: str = "lto",
-        link_options: Mapping[str, object] | None = None,
-        **configuration: object,
-    ) -> Plan:
+    def plan(self, *, entry: str | None = None, arch: str | Architecture | None = None, **asked: Any) -> Plan:
         """Compile what a configuration selects, for the target, and resolve it."""
-        how: dict[str, Any] = {"arch": arch, "link_mode": link_mode, "link_options": link_options}
-        return self._ask(entry, configuration, arch, lambda part, given: part.plan(entry=entry, **how, **given))
+        plan: Plan = self._ask("plan", entry, arch, asked, {"arch": arch})
+        return plan
 
-    def launcher(
-        self,
-        *,
-        entry: str | None = None,
-        link_mode: str = "lto",
-        link_options: Mapping[str, object] | None = None,
-        **configuration: object,
-    ) -> Launcher:
+    def launcher(self, *, entry: str | None = None, **asked: Any) -> Launcher:
         """Return the launcher of a configuration on the current device, the same one until its code has changed.
 
         Raises:
             JitltoError: As that of a database; or the sources do not build, and earlier launchers stay usable.
         """
         device.current()  # raises if there is none, before anything is compiled
-        how: dict[str, Any] = {"link_mode": link_mode, "link_options": link_options}
-        return self._ask(entry, configuration, None, lambda part, given: part.launcher(entry=entry, **how, **given))
+        launcher: Launcher = self._ask("launcher", entry, None, asked, {})
+        return launcher
 
     def callback(
         self, group: str, /, *, arch: str | Architecture | None = None, **configuration: object
@@ -174,15 +154,20 @@ class SourceFamily(KernelFamily):
 
     def _ask(
         self,
+        method: str,
         entry: str | None,
-        configuration: Mapping[str, object],
         arch: str | Architecture | None,
-        ask: Callable[[KernelFamily, dict[str, Any]], Answer],
-    ) -> Answer:
+        asked: dict[str, Any],
+        how: dict[str, Any],
+    ) -> Any:
+        """Call a method of what is compiled for a configuration, which is ``asked`` with the options of its link."""
+        how |= {name: asked.pop(name) for name in ("link_mode", "link_options") if name in asked}
         try:
-            return ask(*self._part(entry, configuration, arch))
+            part, given = self._part(entry, asked, arch)
+            return getattr(part, method)(entry=entry, **how, **given)
         except MissingProviderError:  # the fragments that do not agree say what there is
-            return ask(*self._part(entry, configuration, arch, is_wide=True))
+            part, given = self._part(entry, asked, arch, is_wide=True)
+            return getattr(part, method)(entry=entry, **how, **given)
 
     def _part(
         self,
@@ -270,31 +255,42 @@ class SourceFamily(KernelFamily):
         return made
 
     def _build(self, sources: RenderedFamilies, before: KernelFamily | None) -> KernelFamily:
-        """Build a database, unless it is that of the family ``before``; it is named by its digest."""
-        about = json.dumps([os.path.realpath(self.path), sys.prefix])  # another environment has another compiler
-        databases = self.session.config.cache_dir / EDITABLE
-        directory = databases / hashlib.sha256(about.encode("utf-8", "surrogateescape")).hexdigest()
-        UserCache(EDITABLE, "databases", databases, 0).open()  # this user's own: it becomes code
-        directory.mkdir(mode=0o700, exist_ok=True)
-        warn_once(__name__, directory, "%s: fragments are compiled when they are asked for", self.path)
-        made = directory / f".{os.urandom(8).hex()}{SUFFIX}"
-        with locked(directory / "building.lock", _PATIENCE, f"compiles fragments of {self.name}"):
-            try:
-                cache, workers = open_cache(), local_executor()  # no shared store: who edits is alone
-                report = build(sources, made, executor=workers, cache=cache, allow_incomplete=True)
-                path = directory / f"{report.digest}{SUFFIX}"
-                if not (path.exists() and filecmp.cmp(made, path, shallow=False)):  # perhaps damaged
-                    made.replace(path)
-            finally:
-                made.unlink(missing_ok=True)
-            for old in sorted(directory.glob(f"[!.]*{SUFFIX}"), key=os.path.getmtime)[:-_KEPT]:
-                old.unlink(missing_ok=True)
+        """Build a database, unless it is that of the family ``before``."""
+        place = os.path.realpath(self.path)
+        warn_once(__name__, place, "%s: fragments are compiled when they are asked for", self.path)
+        cache = open_cache()  # no shared store: who edits is alone
+        key = hashlib.sha256(os.fsencode(place)).hexdigest()
+        is_alone = cache.store.locked(key, _PATIENCE, f"compiles fragments of {self.name}") if cache else nullcontext()
+        with is_alone:
+            path = _directory() / f"{os.urandom(8).hex()}{SUFFIX}"
+            report = build(sources, path, executor=local_executor(), cache=cache, allow_incomplete=True)
         log(__name__, "info", "%s: %s", self.path, report.summary)
         if before is not None and before.contents.digest == report.digest:
+            path.unlink()
             return before
         database = FragmentDatabase(path, list(report.fragments))
         file = DatabaseFile(self.path, database.location, Contents.from_database(database), database)
         return KernelFamily(self.name, file, self.session)
+
+
+_directories: dict[int, Path] = {}  # by process
+
+
+def _directory() -> Path:
+    """Return a directory for the databases of this process, which is removed at its end."""
+    process = os.getpid()
+    if process not in _directories:
+        try:
+            _directories[process] = made = Path(tempfile.mkdtemp(prefix="jitlto-loaded-"))
+        except OSError as error:
+            raise no_temporary_directory(error) from error
+        atexit.register(_remove, made, process)
+    return _directories[process]
+
+
+def _remove(directory: Path, process: int) -> None:
+    if os.getpid() == process:  # not a fork, which does the same at its end
+        remove_directory(directory)
 
 
 def _paths(families: Collection[FamilyDeclaration]) -> set[str]:

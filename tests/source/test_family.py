@@ -349,14 +349,23 @@ print(jitlto.load(sys.argv[1]).plan(arch="sm_90", data_type="float", op_name="tw
 
 
 @pytest.mark.slow
-def test_databases_of_earlier_edits_are_removed(
-    family: KernelFamily, place: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("jitlto.source.family._KEPT", 2)
-    for number in range(4):
-        edit(place / "twice.cuh", "return", f"a += T({number}); return")
-        family.plan(arch="sm_90", **FLOAT)
-    assert len(list((empty_cache / "editable").glob("*/*"))) == 3  # with the lock
+def test_what_a_process_has_built_ends_with_it_and_not_with_a_fork(place: Path) -> None:
+    code = """
+import os, sys, jitlto
+family = jitlto.load(sys.argv[1])
+family.plan(arch="sm_90", data_type="float", op_name="twice")
+process = os.fork()
+if process == 0:
+    family.plan(arch="sm_90", data_type="float", op_name="square").link()
+    sys.exit()
+assert os.waitpid(process, 0)[1] == 0
+print(family.plan(arch="sm_90", data_type="float", op_name="twice").database.path.exists())
+print(family.plan(arch="sm_90", data_type="float", op_name="twice").database.path)
+"""
+    done = subprocess.run([sys.executable, "-c", code, place], capture_output=True, text=True, cwd=ROOT, check=True)
+    there, path = done.stdout.splitlines()
+    assert there == "True"
+    assert not Path(path).parent.exists()
 
 
 @pytest.mark.slow
