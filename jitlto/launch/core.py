@@ -103,40 +103,31 @@ class Answers(list[Any]):
         self.known.clear()
 
 
-def remembered(
-    place: Callable[[], int],
-) -> Callable[[Callable[_Arguments, _Answer]], Callable[_Arguments, _Answer]]:
-    """Have a method's answers kept in the :class:`Answers` that the object has in ``_quick``.
+def remembered(method: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+    """Have a method's answers kept in the :class:`Answers` that the object has in ``_quick``, by device."""
 
-    Args:
-        place: Returns 0 if an answer holds for all devices, else a number of those for which it does.
-    """
+    core = extension()
 
-    def decorate(method: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
-        core = extension()
+    @wraps(method)
+    def ask(self: Any, /, *args: Any, **how: Any) -> Any:
+        values, names, answers = (*args, *how.values()), tuple(how), self._quick
+        try:
+            number = device.place()
+            spelled = values if _exact.issuperset(map(type, values)) else tuple(map(_spell, values))
+        except (JitltoError, TypeError):  # no device, or a wrong value, which the method reports
+            return method(self, *args, **how)
+        key = (number, names, spelled, *map(type, values))  # to Python 1, 1.0 and True are equal
+        answer = answers.known.get(key)
+        if answer is None:
+            answer = method(self, *args, **how)
+            if len(answers.known) >= _MOST_ANSWERS:
+                answers.clear()
+            answers.known[key] = answer
+        if core is not None and number == 0 and spelled is values:
+            answers.show(core, values, names, answer)
+        return answer
 
-        @wraps(method)
-        def ask(self: Any, /, *args: Any, **how: Any) -> Any:
-            values, names, answers = (*args, *how.values()), tuple(how), self._quick
-            try:
-                number = place()
-                spelled = values if _exact.issuperset(map(type, values)) else tuple(map(_spell, values))
-            except (JitltoError, TypeError):  # no device, or a wrong value, which the method reports
-                return method(self, *args, **how)
-            key = (number, names, spelled, *map(type, values))  # to Python 1, 1.0 and True are equal
-            answer = answers.known.get(key)
-            if answer is None:
-                answer = method(self, *args, **how)
-                if len(answers.known) >= _MOST_ANSWERS:
-                    answers.clear()
-                answers.known[key] = answer
-            if core is not None and number == 0 and spelled is values:
-                answers.show(core, values, names, answer)
-            return answer
-
-        return ask  # type: ignore[return-value]
-
-    return decorate
+    return ask  # type: ignore[return-value]
 
 
 def _spell(value: Any) -> Any:

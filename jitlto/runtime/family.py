@@ -232,7 +232,7 @@ class KernelFamily(Shared):
             asked.add(key)
         return asked.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
 
-    @remembered(lambda: device.kind())
+    @remembered
     def launcher(
         self,
         *,

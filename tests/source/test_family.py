@@ -252,7 +252,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that loads nothing."""
     now = SimpleNamespace(compute_capability=(9, 0), device_id=0)
     monkeypatch.setattr(device, "current", lambda: now)
-    monkeypatch.setattr(device, "kind", lambda: 1)
+    monkeypatch.setattr(device, "place", lambda: 1)
 
     def load(_: KernelFamily, chosen: object, linked: object, plan: Any) -> object:
         return SimpleNamespace(load_seconds=0.0, tier="lto", plan=plan(), later=lambda _: None)
