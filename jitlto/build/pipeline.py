@@ -15,7 +15,7 @@ from jitlto.base.diagnostic import Diagnostic
 from jitlto.base.entry import digest_of
 from jitlto.base.errors import BuildError, CompileError, JitltoError
 from jitlto.base.text import check_type, format_bytes, pluralize, suggest_file
-from jitlto.build import proof, shards
+from jitlto.build import shards
 from jitlto.build.assemble import assemble
 from jitlto.build.binaries import assemble_binaries
 from jitlto.build.cache.cache import Cache, CacheUse
@@ -28,6 +28,8 @@ from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import InterfaceProof, find_broken, read_interfaces
 from jitlto.build.interfaces import check_interfaces, interface_texts, own_texts
+from jitlto.build.merge import MergeReport
+from jitlto.build.proof import Planned, prove_once
 from jitlto.build.proofs import Proofs
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
@@ -46,15 +48,11 @@ from jitlto.record.fragment import Fragment, sorted_values
 _FINISH_PART, _FINISH, _STALL = 0.1, 2.0, 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class BuildReport:
+@dataclass(frozen=True)
+class BuildReport(MergeReport):
     """The result of a build."""
 
-    path: Path  # the database
-    digest: str  # its logical digest
-    fragments: tuple[Fragment, ...]  # all that it holds, sorted by key
     compiled: int  # compiles that were run; the other fragments came from the cache or share a source
-    advice: tuple[Diagnostic, ...]  # warnings about code that is allowed but probably a mistake
     seconds: float  # of wall time
     use: CacheUse = field(default_factory=CacheUse)
 
@@ -127,7 +125,8 @@ def build(
         proofs = Proofs(cache.store if cache else None)
         assemble_binaries(sources, fragments, blobs)
         known = proofs.key("interfaces", repr(sources.records), scheduler.keys, sorted(blobs))
-        own, is_known = {f.name: f.own_interfaces for f in sources.families}, proofs.has(known) and not shard
+        own, planned = {f.name: f.own_interfaces for f in sources.families}, Planned()
+        is_known = proofs.find(known) is not None and not shard
         interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, own)
         sources.check_settings()
         observer.phase("check")
@@ -135,9 +134,10 @@ def build(
         part = _part(shard, sources, interfaces, advice) if shard and interfaces else None
 
         def check(path: Path, digest: str) -> None:
+            nonlocal planned
             try:  # kernels are planned while the interfaces are compiled
                 of = fragments, path, digest, sources
-                proof.prove_once(proofs, advice, *of, allow_incomplete=allow_incomplete)
+                planned = prove_once(proofs, advice, *of, allow_incomplete=allow_incomplete)
             finally:  # its errors say more than that kernels do not plan
                 if interfaces:
                     _check_interfaces(sources, fragments, interfaces)
@@ -146,7 +146,8 @@ def build(
         observer.phase("write")
         digest = writer.write(output, records, fragments, blobs, part=part, check=None if shard else check)
     use, seconds = _finish(cache, scheduler, begin), time.perf_counter() - begin
-    return BuildReport(output, digest, tuple(fragments), scheduler.compiled, tuple(dict.fromkeys(advice)), seconds, use)
+    made = output, digest, tuple(fragments), tuple(dict.fromkeys(advice)), planned
+    return BuildReport(*made, scheduler.compiled, seconds, use)
 
 
 def _check_arguments(output: Path, executor: Executor | None, cache: Cache | None, shard: Shard | None) -> None:

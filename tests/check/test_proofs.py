@@ -93,9 +93,9 @@ def test_without_a_cache_everything_is_done_again() -> None:
 def test_a_proof_of_something_else_or_a_damaged_one_is_none(store: CacheDir) -> None:
     one, other = (Proofs(store).key("n", number) for number in (1, 2))
     store.put(ENTRIES, one, other.encode())
-    assert not Proofs(store).has(one)
+    assert Proofs(store).find(one) is None
     assert Proofs(store).key("m", 1) != one
-    assert not Proofs(store).has(None)
+    assert Proofs(store).find(None) is None
 
 
 def test_jobs_that_are_alike_are_done_at_once_and_proved_each(store: CacheDir) -> None:

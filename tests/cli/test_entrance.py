@@ -44,7 +44,7 @@ def test_the_minimal_family_builds_by_the_command_that_is_printed(tmp_path: Path
     said = succeeds("new", "--minimal", "My-Kernel", cwd=tmp_path)
     program, *command = shlex.split(said.partition("build it: ")[2])
     assert program == "jitlto"
-    assert "2 fragments in My-Kernel.fragdb" in succeeds(*command, cwd=tmp_path)
+    assert "2 fragments → 2 kernels in My-Kernel.fragdb" in succeeds(*command, cwd=tmp_path)
     assert "no call" in succeeds(
         "plan", "My-Kernel", "type=double", "--db", "My-Kernel.fragdb", "--arch", "sm_90", cwd=tmp_path
     )
