@@ -24,6 +24,7 @@ from jitlto.base.log import log, warn_once
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import open_cache
 from jitlto.build.execution.workers import local_executor
+from jitlto.build.family_files import declared_places
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.compile.compiler import find_toolchain
@@ -295,16 +296,11 @@ def _remove(directory: Path, process: int) -> None:
 
 def _paths(families: Collection[FamilyDeclaration]) -> set[str]:
     """Return what lies where sources are, and the directories in which another file might be found first."""
-    templates = {each.template for family in families for each in family.groups if each.template}
-    templates |= {template for family in families for _, template in family.generated}
-    searched = {folder for each in families for folder in (*each.include, *each.templates)}
-    searched |= {each.parent for each in templates}
+    named, searched = (set[Path]().union(*each) for each in zip(*map(declared_places, families), strict=True))
     shared = {project_root(each.path) / name for each in families for name in ("matrices", "templates")}
-    files = {each.path for each in families} | templates
-    files |= {group.matrix for family in families for group in family.groups if group.matrix}
     found = {path for path, _ in walk_places(searched)}
     found |= {path for path, is_folder in walk_places(shared) if is_folder}
-    return found | {str(path) for each in files for path in (each, each.parent)} | {*map(str, searched | shared)}
+    return found | {str(path) for each in named for path in (each, each.parent)} | {*map(str, searched | shared)}
 
 
 def _read_paths(rendered: RenderedFamilies) -> set[str]:
