@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.database.index import Index
     from jitlto.launch.dispatcher import Dispatcher
     from jitlto.launch.launcher import Launcher
-    from jitlto.link.requests import Contents, FamilyContents
+    from jitlto.link.requests import Contents
     from jitlto.plan.cache_entry import Chosen, LinkedKernel
     from jitlto.plan.enumeration import Kernel
     from jitlto.plan.plan import Plan, Request
@@ -76,14 +76,14 @@ class KernelFamily(Shared):
         self, name: str, database: FragmentDatabase | DatabaseFile, session: Session = sessions.default
     ) -> None:
         file = database if isinstance(database, DatabaseFile) else DatabaseFile.from_database(database)
-        self._hold(name, file.require(name), session)
-        self._file = file
+        self.name, self._held, self._file = name, file.require(name), file
+        #: The database, or the ``family.toml``, as the caller named it.
+        self.path: Path = file.path
+        self._begin(session)
         session.loaded.setdefault((name, file.contents.digest), self)
 
-    def _hold(self, name: str, held: FamilyContents, session: Session) -> None:
-        self.name = name
+    def _begin(self, session: Session) -> None:
         self.session = session
-        self._held = held
         self._quick = Answers()  # request → launcher
         self._launchers: dict[str, Launcher] = {}  # by digest
         # By digest, and whether it might have been linked fast: a link that fails would fail again.
@@ -114,11 +114,6 @@ class KernelFamily(Shared):
     def version(self) -> str:
         """The version that its author declares; empty if there is none."""
         return self._held.version
-
-    @property
-    def path(self) -> Path:
-        """The database, or the ``family.toml``, as the caller named it."""
-        return self._file.path
 
     @cached_property
     def database(self) -> FragmentDatabase:

@@ -65,32 +65,27 @@ class SourceFamily(KernelFamily):
     """
 
     def __init__(self, path: Path, session: Session) -> None:
-        self._toml = find_family(path.absolute())  # so that a later chdir has no effect
+        self.path = find_family(path.absolute())  # so that a later chdir has no effect
         self._locks: dict[int, Any] = {}  # by process: a fork has none that a thread of its parent holds
         self._watched: dict[str, Identity] = {}
         self._rendered: dict[Architecture | None, RenderedFamilies] = {None: RenderedFamilies(())}  # by target
         self._parts: dict[object, tuple[object, KernelFamily]] = {}  # with the state of the sources
         self._update()
-        self._hold(self.name, self._held, session)
+        self._begin(session)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be loaded again, in another process, from the same path."""
-        return SourceFamily, (self._toml, self.session)
-
-    @property
-    def path(self) -> Path:
-        """The path of the ``family.toml``."""
-        return self._toml
+        return SourceFamily, (self.path, self.session)
 
     @property
     def location(self) -> Path:
         """The path of the ``family.toml``."""
-        return self._toml
+        return self.path
 
     @property
     def in_place(self) -> bool:
         """True if there is a ``family.toml``."""
-        return self._toml.is_file()
+        return self.path.is_file()
 
     @property
     def record(self) -> FamilyRecord:
