@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from jitlto.base import __version__
@@ -56,23 +56,18 @@ class Proofs:
 
     def find(self, key: str | None) -> bytes | None:
         """Return what is known of something that was proved before, as far as the directory and :meth:`fetch` know."""
-        if key is not None and self._cache is not None and key not in self._known:
-            self._take({key: self._cache.store.get(ENTRIES, key) or b""})
-        return self._known.get(key or "")
+        if key is None or self._cache is None or key in self._known:
+            return self._known.get(key or "")
+        return self._cache.store.get(ENTRIES, key)
 
     def fetch(self, keys: Iterable[str | None]) -> None:
         """Look for proofs in shared stores too."""
         if self._cache is not None:
             found = self._cache.find(ENTRIES, [key for key in keys if key is not None])
-            self._take({key: data for key, (data, _) in found.items()})
-
-    def _take(self, entries: Mapping[str, bytes]) -> None:
-        # The key is in the entry too, because a file may have been renamed.
-        held = {key: data for key, data in entries.items() if data.startswith(key.encode())}
-        self._known.update((key, data[len(key) :]) for key, data in held.items())
+            self._known.update((key, data) for key, (data, _) in found.items())
 
     def add(self, key: str | None, known: bytes = b"") -> None:
         """Store that something is proved, and what is ``known`` of it."""
         if key is not None and self._cache is not None:
-            self._cache.put(ENTRIES, key, key.encode() + known)
+            self._cache.put(ENTRIES, key, known)
             self._cache.store.prune_if_due()

@@ -11,7 +11,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ import msgspec
 
 from jitlto.base import files
 from jitlto.base.diagnostic import Diagnostic, Severity
-from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build.execution.events import Observer, Span
@@ -46,20 +46,6 @@ def columns() -> int:
     return shutil.get_terminal_size((1_000_000, 0)).columns
 
 
-def print_failure(error: JitltoError, *, as_github: bool) -> None:
-    """Print an error to standard output, for programs that asked for a result: as JSON, or for GitHub."""
-    if as_github:
-        print_annotations(error.diagnostics)
-    else:
-        print_result({"diagnostics": error.diagnostics}, (), as_json=True)
-
-
-def print_found(found: Sequence[Diagnostic], *, as_github: bool = False) -> None:
-    """Print what was found to standard error, and for GitHub to standard output too."""
-    print_diagnostics(found)
-    print_annotations(found if as_github else ())
-
-
 def print_annotations(found: Iterable[Diagnostic]) -> None:
     """Print commands of GitHub's workflows, which show each where it is in a pull request."""
     for each in found:
@@ -79,7 +65,8 @@ def print_built(
     report: MergeReport, summary: str, *, as_json: bool, as_github: bool = False, quiet: bool = False, **more: object
 ) -> None:
     """Print the advice of a build or merge, then its result as JSON or in a few lines, with what may be done next."""
-    print_found(report.advice, as_github=as_github)
+    print_diagnostics(report.advice)
+    print_annotations(report.advice if as_github else ())
     keys = [str(fragment.key) for fragment in report.fragments]
     result = {"database": report.path, "digest": report.digest, "fragments": keys, "kernels": report.planned.kernels}
     result |= {"diagnostics": report.advice, **more}
