@@ -78,6 +78,7 @@ def build(
     keep_going: bool = False,
     shard: Shard | None = None,
     allow_incomplete: bool = False,
+    is_proved: bool = True,
     only: Sequence[tuple[str, str]] = (),
 ) -> BuildReport:
     """Build families into one database. The file is written only if all checks pass, and every kernel plans.
@@ -92,6 +93,7 @@ def build(
         keep_going: Compile the rest after a failure, and report all failures by cause.
         shard: Build only this part; :func:`jitlto.build.merge.merge_databases` joins the parts.
         allow_incomplete: Write the database although kernels lack something, and report that as advice.
+        is_proved: Plan every kernel; otherwise whoever uses one finds out what it lacks.
         only: Parameters, or ``entry``, and values: build the fragments that have one of those given for a parameter,
             or no such parameter.
 
@@ -136,8 +138,9 @@ def build(
         def check(path: Path, digest: str) -> None:
             nonlocal planned
             try:  # kernels are planned while the interfaces are compiled
-                of = fragments, path, digest, sources
-                planned = prove_once(proofs, advice, *of, allow_incomplete=allow_incomplete)
+                if is_proved:
+                    of = fragments, path, digest, sources
+                    planned = prove_once(proofs, advice, *of, allow_incomplete=allow_incomplete)
             finally:  # its errors say more than that kernels do not plan
                 if interfaces:
                     _check_interfaces(sources, fragments, interfaces)

@@ -13,12 +13,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Mapping, Set
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
-from jitlto.base.errors import MissingProviderError, NoDeviceError
+from jitlto.base.errors import NoDeviceError, PlanError
 from jitlto.base.files import SUFFIX, Identity, identity, no_temporary_directory, remove_directory
 from jitlto.base.log import log, warn_once
 from jitlto.base.versions import Architecture
@@ -49,6 +50,17 @@ if TYPE_CHECKING:  # not imported at run time: it loads cuda.core and NumPy, and
     from jitlto.launch.launcher import Launcher
 
 _PATIENCE = 600.0  # seconds of waiting for another process that compiles for the same family
+_ALL = "all"
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What is compiled of a state of the sources, and grows with what is asked of it: one open database a target."""
+
+    state: object
+    keys: Set[FragmentKey]
+    family: KernelFamily
+    asked: set[object] = field(default_factory=set)
 
 
 class SourceFamily(KernelFamily):
@@ -69,9 +81,10 @@ class SourceFamily(KernelFamily):
         self._locks: dict[int, Any] = {}  # by process: a fork has none that a thread of its parent holds
         self._watched: dict[str, Identity] = {}
         self._rendered: dict[Architecture | None, RenderedFamilies] = {None: RenderedFamilies(())}  # by target
-        self._parts: dict[object, tuple[object, KernelFamily]] = {}  # with the state of the sources
+        self._parts: dict[Architecture | str | None, _Part] = {}  # by target, and of all kernels
         self._update()
         self._begin(session)
+        self._launchers = WeakValueDictionary()  # type: ignore[assignment]  # of all parts
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be loaded again, in another process, from the same path."""
@@ -111,7 +124,10 @@ class SourceFamily(KernelFamily):
     def _whole(self) -> KernelFamily:
         with self._lock:
             self._update()
-            return self._made(None, lambda: RenderedFamilies([load_family(self.path)]))
+            if (part := self._parts.get(_ALL)) is None or part.state is not self._state:
+                built = self._build(RenderedFamilies([load_family(self.path)]))
+                part = self._parts[_ALL] = _Part(self._state, frozenset(), built)
+            return part.family
 
     @property
     def _lock(self) -> Any:
@@ -119,7 +135,7 @@ class SourceFamily(KernelFamily):
 
     def planner(self, /, entry: str | None = None, **configuration: object) -> Planner[Launcher]:
         """Return a planner for fragments that are compiled for the current device, or for any if there is none."""
-        part, given = self._part(entry, configuration, None)
+        part, given = self._part(None, configuration, self._select_kernel, entry, False)
         return part.planner(entry, **given)
 
     def plan(self, *, entry: str | None = None, arch: str | Architecture | None = None, **asked: Any) -> Plan:
@@ -141,12 +157,8 @@ class SourceFamily(KernelFamily):
         self, group: str, /, *, arch: str | Architecture | None = None, **configuration: object
     ) -> tuple[str, bytes]:
         """Compile a device function for a library that links it itself; see :meth:`KernelFamily.callback`."""
-        with self._lock:
-            self._update()
-            given = normalize_configuration(configuration, self.parameters, self.name)
-            own = (each for each in self._own if each.key.group == group and agrees(each.pairs, given))
-            part = self._compiled(arch, (group, *sorted(given.items())), lambda: {each.key for each in own})
-        return part.callback(group, arch=arch, **given)
+        part, _ = self._part(arch, configuration, self._select_group, group)
+        return part.callback(group, arch=arch, **configuration)
 
     def _ask(
         self,
@@ -159,39 +171,55 @@ class SourceFamily(KernelFamily):
         """Call a method of what is compiled for a configuration, which is ``asked`` with the options of its link."""
         how |= {name: asked.pop(name) for name in ("link_mode", "link_options") if name in asked}
         try:
-            part, given = self._part(entry, asked, arch)
+            part, given = self._part(arch, asked, self._select_kernel, entry, False)
             return getattr(part, method)(entry=entry, **how, **given)
-        except MissingProviderError:  # the fragments that do not agree say what there is
-            part, given = self._part(entry, asked, arch, is_wide=True)
+        except PlanError:  # the fragments that do not agree say what there is
+            part, given = self._part(arch, asked, self._select_kernel, entry, True)
             return getattr(part, method)(entry=entry, **how, **given)
 
     def _part(
         self,
-        entry: str | None,
-        configuration: Mapping[str, object],
         arch: str | Architecture | None,
-        *,
-        is_wide: bool = False,
+        configuration: Mapping[str, object],
+        select: Callable[..., set[FragmentKey]],
+        *asked: object,
     ) -> tuple[KernelFamily, dict[str, Any]]:
-        """Return what agrees with a configuration, compiled for an architecture, and what of the configuration it has.
+        """Return what is selected for a configuration, compiled for an architecture, and what it has of the former.
 
         Args:
-            is_wide: Also compile the groups of which nothing agrees.
+            select: Gets the configuration and what is ``asked`` of it, and returns the keys of fragments.
 
         Raises:
-            PlanError: If not exactly one entrypoint agrees, which is known without compiling.
-            JitltoError: If the sources are not those of a family, or do not build.
+            JitltoError: As ``select``; or the sources are not those of a family, or do not build.
         """
         with self._lock:
             self._update()
-            given = normalize_configuration(configuration, self.parameters, self.name)
-            choose = partial(self._choose, entry, given, is_wide=is_wide)
-            part = self._compiled(arch, (is_wide, entry, *sorted(given.items())), choose)
+            given, target = normalize_configuration(configuration, self.parameters, self.name), _target(arch)
+            what, part = (*asked, *sorted(given.items())), self._parts.get(target)
+            if part is None or part.state is not self._state:
+                part = None
+            if part is None or what not in part.asked:
+                keys = select(given, *asked) | (part.keys if part else set())
+                if part is None or keys != part.keys:
+                    if target not in self._rendered:
+                        self._rendered[target] = _render(self.path, target)
+                    built = self._build(self._rendered[target].select(lambda each: each.key in keys))
+                    part = self._parts[target] = _Part(self._state, keys, built)
+                part.asked.add(what)
+            built = part.family
         # It lacks parameters on which its kernels do not depend.
-        return part, {name: value for name, value in given.items() if name in part.parameters}
+        return built, {name: value for name, value in given.items() if name in built.parameters}
 
-    def _choose(self, entry: str | None, given: Mapping[str, str], *, is_wide: bool) -> set[FragmentKey]:
-        """Return the keys of what :meth:`_part` compiles."""
+    def _select_group(self, given: Mapping[str, str], group: str) -> set[FragmentKey]:
+        """Return the fragments of a group that agree with a configuration."""
+        return {each.key for each in self._own if each.key.group == group and agrees(each.pairs, given)}
+
+    def _select_kernel(self, given: Mapping[str, str], entry: str | None, is_wide: bool) -> set[FragmentKey]:
+        """Return what agrees with a configuration, and where nothing of a group does, perhaps all of that.
+
+        Raises:
+            PlanError: If not exactly one entrypoint agrees, which is known without compiling.
+        """
         asked = {**given, "entry": entry} if entry else given
         agreeing = [each for each in self._own if agrees(each.pairs, asked)]
         if sum(each.group.role is Role.ENTRYPOINT for each in agreeing) != 1:
@@ -228,30 +256,8 @@ class SourceFamily(KernelFamily):
         if "best" in self.__dict__:
             self.best.forget()
 
-    def _compiled(
-        self, arch: str | Architecture | None, asked: object, choose: Callable[[], Set[FragmentKey]]
-    ) -> KernelFamily:
-        """Return the fragments that are chosen for what is asked, compiled for an architecture, as a family."""
-        target = _target(arch)
-
-        def select() -> RenderedFamilies:
-            if target not in self._rendered:
-                self._rendered[target] = _render(self.path, target)
-            keys = choose()
-            return self._rendered[target].select(lambda each: each.key in keys)
-
-        return self._made((target, asked), select)
-
-    def _made(self, what: object, select: Callable[[], RenderedFamilies]) -> KernelFamily:
-        """Return what is built of some sources, the same one until one of its fragments has changed."""
-        state, made = self._parts.get(what, (None, None))
-        if made is None or state is not self._state:
-            made = self._build(select(), made)
-            self._parts[what] = self._state, made
-        return made
-
-    def _build(self, sources: RenderedFamilies, before: KernelFamily | None) -> KernelFamily:
-        """Build a database, unless it is that of the family ``before``."""
+    def _build(self, sources: RenderedFamilies) -> KernelFamily:
+        """Build a database, and return the family of it."""
         place = os.path.realpath(self.path)
         warn_once(__name__, place, "%s: fragments are compiled when they are asked for", self.path)
         cache = open_cache()  # no shared store: who edits is alone
@@ -259,14 +265,13 @@ class SourceFamily(KernelFamily):
         is_alone = cache.store.locked(key, _PATIENCE, f"compiles fragments of {self.name}") if cache else nullcontext()
         with is_alone:
             path = _directory() / f"{os.urandom(8).hex()}{SUFFIX}"
-            report = build(sources, path, executor=local_executor(), cache=cache, allow_incomplete=True)
+            report = build(sources, path, executor=local_executor(), cache=cache, is_proved=False)
         log(__name__, "info", "%s: %s", self.path, report.summary)
-        if before is not None and before.contents.digest == report.digest:
-            path.unlink()
-            return before
         database = FragmentDatabase(path, list(report.fragments))
         file = DatabaseFile(self.path, database.location, Contents.from_database(database), database)
-        return KernelFamily(self.name, file, self.session)
+        made = KernelFamily(self.name, file, self.session)
+        made._launchers = self._launchers
+        return made
 
 
 _directories: dict[int, Path] = {}  # by process

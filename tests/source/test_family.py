@@ -254,8 +254,11 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "current", lambda: now)
     monkeypatch.setattr(device, "place", lambda: 1)
 
+    class Loaded(SimpleNamespace):  # which can be referred to weakly
+        pass
+
     def load(_: KernelFamily, chosen: object, linked: object, plan: Any) -> object:
-        return SimpleNamespace(load_seconds=0.0, tier="lto", plan=plan(), later=lambda _: None)
+        return Loaded(load_seconds=0.0, tier="lto", plan=plan(), later=lambda _: None)
 
     monkeypatch.setattr(KernelFamily, "_launcher", load)
 
@@ -279,6 +282,27 @@ def test_a_launcher_stays_the_same_until_its_code_has_changed(
         family.launcher(**FLOAT)
     edit(place / "twice.cuh", "a + b", "a + a")
     assert family.launcher(**FLOAT) is second
+
+
+@pytest.mark.usefixtures("pretended")
+def test_a_launcher_stays_the_same_when_another_is_asked_for(family: KernelFamily) -> None:
+    first = family.launcher(**FLOAT)
+    others = [family.launcher(data_type=t, op_name=o) for t in ("float", "double") for o in ("twice", "square")]
+    assert others[0] is first
+    assert len({id(each) for each in others}) == 4
+    assert [family.launcher(**each.plan.configuration) for each in others] == others
+
+
+@pytest.mark.slow
+def test_all_configurations_keep_one_database_open(family: KernelFamily, caplog: pytest.LogCaptureFixture) -> None:
+    kernels = list(family.configurations())
+    assert compiled(caplog) == [6]
+    plans = [family.plan(arch="sm_90", **each) for each in kernels]
+    assert sum(compiled(caplog)) == 6
+    again = [family.plan(arch="sm_90", **each) for each in kernels]
+    assert compiled(caplog) == []
+    assert [each.digest for each in plans] == [each.digest for each in again]
+    assert len({id(each.database) for each in again}) == 1
 
 
 @pytest.mark.slow
