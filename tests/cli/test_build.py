@@ -29,6 +29,7 @@ def test_one_family_is_built_into_a_database_of_its_name(tmp_path: Path) -> None
     assert set(FragmentDatabase(tmp_path / "cluster.fragdb").families) == {"cluster", "common"}
     before = {*tmp_path.iterdir()}
     fails(jitlto("build", "mini", "cluster", cwd=tmp_path), 2, "mini, cluster", "-o DB")
+    fails(jitlto("build", "mini.fragdb", cwd=tmp_path), 1, "mini.fragdb", "a fragment database", "family.toml")
     fails(jitlto("build", "mini", "--shard", "1/2", cwd=tmp_path), 2, "mini", "-o DB")
     fails(jitlto("build", "mini", "--only", "data_type=float", cwd=tmp_path), 2, "a part of mini", "-o DB")
     assert {*tmp_path.iterdir()} == before

@@ -20,6 +20,10 @@ FAMILIES = {
         "family.toml": '[entrypoint.scale]\nmatrix = {n = ["unsigned", "size_t"]}\ninstantiate = "own::scale<{{n}}>"\n',
         "scale.cuh": HEADER,
     },
+    "a header with other kernels": {
+        "family.toml": '[entrypoint.scale]\nmatrix = {n = ["int", "size_t"]}\ninstantiate = "::own::scale<{{n}}>"\n',
+        "scale.cuh": f"{HEADER}__global__ void other(int* x) {{ *x = 1; }}\n",
+    },
     "a matrix": {
         "family.toml": '[entrypoint.scale]\nmatrix = "family.json"\nkey = ["n"]\ninstantiate = "own::scale<{{n}}>"\n',
         "family.json": '{"n": ["unsigned", "size_t"]}',
