@@ -29,4 +29,7 @@ class Launch:
         if tiles == 0:
             return cls(0, 256, veclen)
         lanes = 256 // -(-vectors // tiles)
-        return cls(-(-rows // lanes) * tiles, 256, veclen)
+        sets = -(-rows // lanes)
+        # Several sets of rows for a block where there are blocks enough for large devices all the same.
+        share = max(1, min(8, sets * tiles // 4096))
+        return cls(-(-sets // share) * tiles, 256, veclen)

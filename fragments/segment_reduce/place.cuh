@@ -4,25 +4,26 @@
 
 namespace segment_reduce {
 
-// A thread takes V neighbouring columns of a row. Up to 32 threads, `columns` of them, stand side by side on a row, so
-// that each element is read in long pieces; wider rows are divided into tiles of the same width, each for a block of its
-// own. `lanes` such groups of threads take a row each, or all the same row where it is long: then each takes every
-// `lanes`-th element of it. Groups don't end where warps do: few threads are left over, whatever the width.
+// A thread takes V neighbouring columns of a row, and up to 32 threads, `columns` of them, stand side by side on a row,
+// so that an element is read in long pieces; wider rows are divided into tiles, each for a block of its own. Of such
+// groups of threads there are `lanes`: each takes a row, or, of a long row, every `lanes`-th element. Groups don't end
+// where warps do: so few threads are left over, whatever the width.
 //
 //   launch   vectors = width / V; tiles = ceil(vectors / 32); columns = ceil(vectors / tiles); lanes = 256 / columns
-//            grid = ceil(rows / lanes) * tiles, in one dimension, where one block more than that is allowed too
-//            block = 256
-//            no dynamic shared memory
+//            grid = tiles * n in one dimension, with n from 1 to ceil(rows / lanes): a block takes a set of `lanes`
+//            rows, and every n-th after it. Offsets of the next set are read ahead; a few thousand blocks balance.
+//            block = 256; no dynamic shared memory
 template <int V>
 struct place {
   // Enumerators, because static members would be symbols of the fragment.
   enum : unsigned int { block = 256 };
 
   unsigned int columns, lanes;
-  unsigned int lane;             // the number of this thread's group
-  unsigned int column;           // the first of this thread's columns
-  bool active;                   // false: there is no such lane or column
-  unsigned long long first_row;  // of the block
+  unsigned int lane;         // the number of this thread's group
+  unsigned int column;       // the first of this thread's columns
+  bool active;               // false: there is no such lane or column
+  unsigned long long first;  // row of the block
+  unsigned long long step;   // from a row of a lane to its next
 
   __device__ __forceinline__ explicit place(unsigned int width) {
     const unsigned int vectors = width / V, tiles = (vectors + 31) / 32;
@@ -31,10 +32,11 @@ struct place {
     lane = threadIdx.x / columns;
     column = (blockIdx.x % tiles * columns + threadIdx.x % columns) * V;
     active = lane < lanes && column < width;
-    first_row = static_cast<unsigned long long>(blockIdx.x / tiles) * lanes;
+    first = static_cast<unsigned long long>(blockIdx.x / tiles) * lanes;
+    step = static_cast<unsigned long long>(gridDim.x / tiles) * lanes;
   }
 
-  // Threads side by side on rows that are so narrow read pieces that are too short: see `stage_rows`.
+  // A warp then reads pieces of memory that are too short.
   __device__ __forceinline__ bool is_narrow() const { return columns < 8; }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reductions: what a result begins with, how a number is added to it, and what it is at the end. Of no elements they
-// give what torch.segment_reduce does: 0, NaN (0 / 0) and minus infinity.
+// The reductions: what a result begins with, how a number is added to it, and what it is at the end. Of no elements
+// they give what torch.segment_reduce does: 0, NaN (0 / 0) and minus infinity.
 #pragma once
 
 namespace segment_reduce {
@@ -12,8 +12,11 @@ struct sum {
 };
 
 struct mean : sum {
+  // Divides, without the branches of a division for divisors that are no numbers of elements.
   static __device__ __forceinline__ float finish(float result, unsigned long long elements) {
-    return result / static_cast<float>(elements);
+    const float count = static_cast<float>(elements), inverse = __fdividef(1.0f, count), quotient = result * inverse;
+    const float rest = fmaf(-quotient, count, result);
+    return rest == rest ? fmaf(rest, inverse, quotient) : quotient;  // of infinity and NaN there is no rest
   }
 };
 

@@ -4,117 +4,206 @@
 
 #include <cuda/std/cstdint>
 
-#include "elements.cuh"
-#include "place.cuh"
+#include "buffer.cuh"
 #include "reductions.cuh"
+#include "segment_load.cuh"
 #include "segment_store.cuh"
-#include "stage_rows.cuh"
 
 namespace segment_reduce {
 
 using cuda::std::int32_t;
 using cuda::std::int64_t;
+using index_t = unsigned long long;  // of a row or an element
 
-// The first and one behind the last element of a row.
-struct borders {
-  unsigned long long begin, end;
+// The rows of a block, as one of its threads reduces them.
+template <typename Stored, typename Index, int V, typename Reduction>
+struct block_rows {
+  const Stored* values;
+  const Index* offsets;
+  Stored* output;
+  index_t rows;
+  unsigned int width;
+  void* load_info;
+  void* store_info;
+  place<V> me;
+  buffer<V>& shared;
 
-  template <typename Index>
-  __device__ __forceinline__ borders(const Index* offsets, unsigned long long row)
-      : begin(__ldg(offsets + row)), end(__ldg(offsets + row + 1)) {}
+  // The first element of a row, and the one behind its last.
+  struct borders {
+    index_t begin, end;
+  };
+  __device__ __forceinline__ borders borders_of(index_t row) const {
+    return {static_cast<index_t>(__ldg(offsets + row)), static_cast<index_t>(__ldg(offsets + row + 1))};
+  }
+
+  // A row that would keep its threads while the others of the block have finished is left to all of them.
+  __device__ __forceinline__ bool is_long(const borders& row) const {
+    return row.end - row.begin > (me.is_narrow() ? 512 : 128);
+  }
+
+  __device__ __forceinline__ void begin(float (&result)[V]) const {
+#pragma unroll
+    for (int v = 0; v < V; ++v) { result[v] = Reduction::identity(); }
+  }
+
+  // x[i] = element `number + i * step` of the `count` from `begin` on, or the last instead of one behind. There is no
+  // branch around the call: it would make each element wait for the previous one.
+  template <unsigned int Flight>
+  __device__ __forceinline__ void load(index_t begin, unsigned int count, unsigned int number, unsigned int step,
+                                       float (&x)[Flight][V]) const {
+#pragma unroll
+    for (unsigned int i = 0; i < Flight; ++i) {
+      segment_load(values, begin + ::min(number + i * step, count - 1), me.column, width, load_info, x[i]);
+    }
+  }
+
+  // Combines elements `number`, `number + step`, ... of the `count` from `begin` on with the result, in this order.
+  __device__ __forceinline__ void reduce_elements(index_t begin, unsigned int count, unsigned int number,
+                                                  unsigned int step, float (&result)[V]) const {
+    constexpr unsigned int flight = V < 4 ? 8 : 6;  // loads are gathers, whose latency nothing else hides
+    for (; number < count; number += flight * step) {
+      float x[flight][V];
+      load(begin, count, number, step, x);
+#pragma unroll
+      for (unsigned int i = 0; i < flight; ++i) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+          const float combined = Reduction::combine(result[v], x[i][v]);
+          result[v] = number + i * step < count ? combined : result[v];
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store(index_t row, index_t elements, float (&result)[V]) const {
+#pragma unroll
+    for (int v = 0; v < V; ++v) { result[v] = Reduction::finish(result[v], elements); }
+    segment_store(output, row, me.column, width, result, store_info);
+  }
+
+  // All rows but the long ones, one for each lane at a time. Returns whether the block has long ones.
+  __device__ __forceinline__ bool reduce_wide_rows() const {
+    bool has_long = false;
+    if (index_t row = me.first + me.lane; me.active && row < rows) {
+      for (borders own = borders_of(row), next = own; row < rows; row += me.step, own = next) {
+        if (row + me.step < rows) { next = borders_of(row + me.step); }
+        if (is_long(own)) {
+          has_long = true;
+          continue;
+        }
+        const unsigned int count = own.end - own.begin;
+        float result[V];
+        begin(result);
+        reduce_elements(own.begin, count, 0, 1, result);
+        store(row, count, result);
+      }
+    }
+    return __syncthreads_or(has_long);
+  }
+
+  // The same for narrow rows, several of which lie in the piece of memory that a warp reads at once: those between two
+  // long ones are staged together.
+  __device__ __forceinline__ bool reduce_narrow_rows() const {
+    bool has_long = false;
+    for (index_t first = me.first; first < rows; first += me.step) {
+      const unsigned int here = rows - first < me.lanes ? rows - first : me.lanes;
+      const bool exists = me.active && me.lane < here;
+      const borders own = borders_of(exists ? first + me.lane : first);
+      const bool is_left = exists && is_long(own);
+      const unsigned int count = exists && !is_left ? own.end - own.begin : 0;
+      float result[V];
+      begin(result);
+      const bool is_any_left = __syncthreads_or(is_left);
+      has_long |= is_any_left;
+      for (unsigned int lane = 0, next; lane < here; lane = next + 1) {
+        next = is_any_left ? shared.least(here, is_left && me.lane >= lane, me.lane) : here;
+        stage({borders_of(first + lane).begin, static_cast<index_t>(__ldg(offsets + first + next))}, own.begin, count,
+              result);
+      }
+      if (exists && !is_left) { store(first + me.lane, count, result); }
+    }
+    return has_long;
+  }
+
+  // The threads of the block read all elements of consecutive rows one after the other into the buffer; each combines
+  // those of its own row with its result, `count` from `begin` on.
+  __device__ __forceinline__ void stage(borders all, index_t begin, unsigned int count, float (&result)[V]) const {
+    constexpr unsigned int flight = buffer<V>::flight;
+    const unsigned int chunk = flight * me.lanes;
+    for (; all.begin < all.end; all.begin += chunk) {
+      const unsigned int here = all.end - all.begin < chunk ? all.end - all.begin : chunk;
+      float x[flight][V];
+      if (me.active) { load(all.begin, here, me.lane, me.lanes, x); }
+      __syncthreads();  // what was there has been read
+      if (me.active) {
+#pragma unroll
+        for (unsigned int i = 0; i < flight; ++i) { shared.put(threadIdx.x + i * me.lanes * me.columns, x[i]); }
+      }
+      __syncthreads();
+      const auto place_of = [&](index_t i) -> unsigned int {
+        return i <= all.begin ? 0 : i - all.begin < here ? i - all.begin : here;
+      };
+      const unsigned int end = place_of(begin + count);
+#pragma unroll 4
+      for (unsigned int i = place_of(begin); i < end; ++i) {
+        shared.template combine<Reduction>(i * me.columns + threadIdx.x % me.columns, result);
+      }
+    }
+  }
+
+  // Each lane reduces some of the row's elements; their results are then combined in pairs.
+  __device__ __forceinline__ void reduce_long_row(index_t row) const {
+    const borders elements = borders_of(row);
+    float result[V];
+    begin(result);
+    constexpr unsigned int most = 1u << 30;  // numbers of 32 bits are enough for so many
+    for (index_t first = elements.begin; me.active && first < elements.end; first += most) {
+      const unsigned int count = elements.end - first < most ? elements.end - first : most;
+      reduce_elements(first, count, me.lane, me.lanes, result);
+    }
+    for (unsigned int lanes = me.lanes, half; lanes > 1; lanes = half) {
+      half = (lanes + 1) / 2;
+      __syncthreads();  // what was there has been read
+      if (me.lane >= half && me.lane < lanes) { shared.put(threadIdx.x - half * me.columns, result); }
+      __syncthreads();
+      if (me.lane < lanes - half) { shared.template combine<Reduction>(threadIdx.x, result); }
+    }
+    if (me.active && me.lane == 0) { store(row, elements.end - elements.begin, result); }
+  }
+
+  __device__ __forceinline__ void reduce() const {
+    if (me.first >= rows || !(me.is_narrow() ? reduce_narrow_rows() : reduce_wide_rows())) { return; }
+    // The block finds its long rows; each thread looks at one row, and at one of all columns * lanes at a time.
+    for (index_t first = me.first; first < rows; first += me.columns * me.step) {
+      const index_t row = first + threadIdx.x % me.columns * me.step + me.lane;
+      const bool is_left = me.lane < me.lanes && row < rows && is_long(borders_of(row));
+      for (unsigned int next = 0;; ++next) {
+        next = shared.least(place<V>::block, is_left && threadIdx.x >= next, threadIdx.x);
+        if (next == place<V>::block) { break; }
+        reduce_long_row(first + next % me.columns * me.step + next / me.columns);
+      }
+    }
+  }
 };
 
-template <typename Reduction, int V>
-__device__ __forceinline__ void begin(float (&result)[V]) {
-#pragma unroll
-  for (int v = 0; v < V; ++v) { result[v] = Reduction::identity(); }
-}
-
-// The whole block reduces one row: each lane some of its elements; their results are then combined in pairs.
-template <typename Reduction, typename Stored, int V>
-__device__ __forceinline__ void reduce_long_row(const reader<Stored, V>& from, const borders& row, buffer<V>& shared,
-                                                float (&result)[V]) {
-  const place<V>& me = from.me;
-  begin<Reduction>(result);
-  if (me.active) { reduce_elements<Reduction>(from, row.begin, row.end, me.lane, me.lanes, result); }
-  for (unsigned int lanes = me.lanes, half; lanes > 1; lanes = half) {
-    half = (lanes + 1) / 2;
-    __syncthreads();  // what was there has been read
-    if (me.lane >= half && me.lane < lanes) {
-#pragma unroll
-      for (int v = 0; v < V; ++v) { shared.numbers[v][threadIdx.x - half * me.columns] = result[v]; }
-    }
-    __syncthreads();
-    if (me.lane < lanes - half) {
-#pragma unroll
-      for (int v = 0; v < V; ++v) {
-        result[v] = Reduction::combine(result[v], shared.numbers[v][threadIdx.x]);
-      }
-    }
-  }
-}
-
-// All rows of a block.
-template <typename Reduction, typename Stored, typename Index, int V>
-__device__ __forceinline__ void reduce_rows(const reader<Stored, V>& from, const Index* offsets, Stored* output,
-                                            unsigned long long rows, void* store_info, buffer<V>& shared) {
-  const place<V>& me = from.me;
-  if (me.first_row >= rows) { return; }
-  const unsigned int here = rows - me.first_row < me.lanes ? rows - me.first_row : me.lanes;
-  // A row that would keep a thread while all others of its block have finished is left to all of them.
-  const unsigned int most = me.is_narrow() ? 512 : 128;
-  const auto is_long = [&](const borders& row) { return row.end - row.begin > most; };
-  const bool exists = me.active && me.lane < here;
-  const borders own(offsets, me.first_row + (exists ? me.lane : 0));
-  const bool is_own = exists && !is_long(own);
-  const bool is_any_long = __syncthreads_or(exists && !is_own);
-
-  float result[V];
-  const auto store = [&](unsigned long long row, const borders& elements) {
-#pragma unroll
-    for (int v = 0; v < V; ++v) { result[v] = Reduction::finish(result[v], elements.end - elements.begin); }
-    segment_store(output, row, me.column, from.width, result, store_info);
-  };
-  begin<Reduction>(result);
-  if (me.is_narrow()) {
-    for (unsigned int first = 0, next; first < here; first = next + 1) {
-      for (next = is_any_long ? first : here; next < here; ++next) {
-        if (is_long({offsets, me.first_row + next})) { break; }
-      }
-      stage_rows<Reduction>(from, __ldg(offsets + me.first_row + first), __ldg(offsets + me.first_row + next),
-                            is_own ? own.begin : 0, is_own ? own.end : 0, shared, result);
-    }
-  } else if (is_own) {
-    reduce_elements<Reduction>(from, own.begin, own.end, 0, 1, result);
-  }
-  if (is_own) { store(me.first_row + me.lane, own); }
-  if (!is_any_long) { return; }
-  for (unsigned int i = 0; i < here; ++i) {
-    const borders elements(offsets, me.first_row + i);
-    if (!is_long(elements)) { continue; }
-    reduce_long_row<Reduction>(from, elements, shared, result);
-    if (me.active && me.lane == 0) { store(me.first_row + i, elements); }
-  }
-}
-
 // For each of `rows` rows and each column: output[row] = values[offsets[row]] + ... + values[offsets[row + 1] - 1], or
-// their mean or maximum. Offsets, of which there are rows + 1, don't decrease. Everything is computed in float, and the
-// result rounded once. The order of additions depends on the row's length and width alone.
+// their mean or maximum. Offsets, of which there are rows + 1, don't decrease. Everything is computed in float and the
+// result rounded once, and in an order that depends on a row's length, `width` and V alone.
 //
-// Elements are read by `segment_load` and rows written by `segment_store`, which get `load_info` and `store_info`. V is a
-// number of neighbouring columns, by which `width` can be divided; the largest is the fastest. For the launch see
-// place.cuh.
+// Elements are read by `segment_load` and rows written by `segment_store`, which get `load_info` and `store_info`.
+// `width` is a multiple of V; the largest V is the fastest. For the launch see place.cuh.
 template <typename Stored, typename Index, int V, typename Reduction>
-__global__ void __launch_bounds__(place<V>::block)
+__global__ void __launch_bounds__(place<V>::block, 4)
     segment_reduce_kernel(const Stored* values, const Index* offsets, Stored* output, Index rows, unsigned int width,
                           void* load_info, void* store_info) {
   __shared__ buffer<V> shared;
-  const reader<Stored, V> from{values, width, load_info, place<V>(width)};
-  // Compiled twice, for each answer: no load then asks again.
+  const block_rows<Stored, Index, V, Reduction> block{
+      values, offsets, output, static_cast<index_t>(rows), width, load_info, store_info, place<V>(width), shared};
+  // The same for both answers, compiled twice: no load then asks again.
   if (is_aligned<V>(values)) {
-    reduce_rows<Reduction>(from, offsets, output, rows, store_info, shared);
+    block.reduce();
   } else {
-    reduce_rows<Reduction>(from, offsets, output, rows, store_info, shared);
+    block.reduce();
   }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Neighbouring numbers of a row, as one access reads or writes them; in registers they are float. For callers' functions
-// too.
+// Neighbouring numbers of a row, as one access reads or writes them; in registers they are float. For callers too.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -36,8 +35,8 @@ __device__ __forceinline__ bool is_aligned(const T* pointer) {
   return V == 1 || reinterpret_cast<unsigned long long>(pointer) % (V * sizeof(T)) == 0;
 }
 
-// Reads numbers `first` to `first + V - 1` of an array, which nothing writes while the kernel runs. `first` is a multiple
-// of V: so where the array begins decides whether one access is enough, and the compiler asks once for all elements.
+// Reads numbers `first` to `first + V - 1` of an array, which nothing writes while the kernel runs. As `first` is a
+// multiple of V, one access is enough if the array is aligned, which the compiler asks once for all elements.
 template <int V, typename T>
 __device__ __forceinline__ void load_vector(const T* array, unsigned long long first, float (&value)[V]) {
   T stored[V];
@@ -53,7 +52,7 @@ __device__ __forceinline__ void load_vector(const T* array, unsigned long long f
   for (int i = 0; i < V; ++i) { value[i] = widen(stored[i]); }
 }
 
-// The same for numbers anywhere.
+// The same from any address.
 template <int V, typename T>
 __device__ __forceinline__ void load_vector(const T* pointer, float (&value)[V]) {
   load_vector<V>(pointer, 0, value);

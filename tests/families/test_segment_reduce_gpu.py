@@ -41,16 +41,17 @@ def _rng(*what: object) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(repr(what).encode()))
 
 
-def _lengths(rng: np.random.Generator) -> dict[str, Array]:
+def _lengths(rng: np.random.Generator, width: int) -> dict[str, Array]:
     """Numbers of elements of rows."""
     few, skewed = rng.integers(0, 65, 500), np.full(700, 5)
     few[[0, 1, 250, 251, -1]] = 0
     skewed[[0, 7, 8, 350, -1]] = 10_000, 129, 513, 700, 3000
     return {
         "regular": np.full(900, 5),
+        "many": rng.integers(0, 4, 300_000 if width == 32 else 3000),  # of several sets for a block
         "few": few,
         "skewed": skewed,
-        "one": np.array([100_000]),
+        "one": np.array([100_000 if width <= 128 else 10_000]),
         "all empty": np.zeros(300, int),
         "none": np.zeros(0, int),
     }
@@ -72,7 +73,7 @@ def _on_device(array: Array, place: int) -> Any:
 
 def _run(
     launcher: Any, chosen: dict[str, str], values: Array, offsets: Array, place: int = 0, width: int | None = None,
-    infos: tuple[Any, Any] = (None, None),
+    infos: tuple[Any, Any] = (None, None), blocks: int | None = None,
 ) -> Array:  # fmt: skip
     """Reduce stored numbers (n × width); all arrays begin ``place`` elements into an allocation.
 
@@ -86,8 +87,8 @@ def _run(
     given, borders = _on_device(values, place), cp.asarray(offsets.astype(INDICES[chosen["index_type"]]))
     if how.grid:
         launcher(
-            cp.cuda.get_current_stream(), how.grid, how.block, _address(given), borders, _address(memory[place:]), rows,
-            width, *infos,
+            cp.cuda.get_current_stream(), blocks or how.grid, how.block,
+            _address(given), borders, _address(memory[place:]), rows, width, *infos,
         )  # fmt: skip
     result = cp.asnumpy(memory)
     assert (result[:place] == 77).all(), "wrote before the output"
@@ -105,7 +106,7 @@ def _chosen(reduce: str, data_type: str, index: str, width: int) -> dict[str, st
 def test_kernels_agree_with_numpy(segment_reduce: KernelFamily, data_type: str, width: int) -> None:
     """The arrays begin where the widest accesses can be made, and one element behind it."""
     rng = _rng(data_type, width)
-    for name, lengths in _lengths(rng).items():
+    for name, lengths in _lengths(rng, width).items():
         offsets = offsets_of(lengths)
         numbers = stored(rng.standard_normal((offsets[-1], width), np.float32), data_type)
         values = exact(numbers)
@@ -138,7 +139,9 @@ def test_a_row_does_not_depend_on_the_others(segment_reduce: KernelFamily, width
     lengths = rng.permutation([3, 130, 7, 600, 0, 60, 5000, 1, 300, 512, 128])
     values, offsets = rng.standard_normal((lengths.sum(), width), np.float32), offsets_of(lengths)
     whole = _run(launcher, chosen, values, offsets)
-    np.testing.assert_array_equal(_run(launcher, chosen, values, offsets), whole)
+    tiles = -(-(width // int(chosen["veclen"])) // 32)
+    for blocks in (None, tiles, 3 * tiles):
+        np.testing.assert_array_equal(_run(launcher, chosen, values, offsets, blocks=blocks), whole)
     for row, (begin, end) in enumerate(pairwise(offsets)):
         before = int(rng.integers(0, 400))
         others = np.concatenate([rng.standard_normal((before, width), np.float32), values[begin:end]])

@@ -50,7 +50,9 @@ def _lengths(rng: np.random.Generator) -> Iterator[Any]:
     yield np.zeros(0, int)
 
 
-def _reduce(host: Host, chosen: Configuration, values: Any, offsets: Any, places: int = 0) -> Any:
+def _reduce(
+    host: Host, chosen: Configuration, values: Any, offsets: Any, places: int = 0, blocks: int | None = None
+) -> Any:
     """Run a kernel on arrays that begin so many elements behind an aligned address; what is beside them is kept."""
     rows, width = len(offsets) - 1, values.shape[1]
     numbers = stored(values, chosen["data_type"])
@@ -59,7 +61,7 @@ def _reduce(host: Host, chosen: Configuration, values: Any, offsets: Any, places
     memory = misaligned(((rows * width) + _GUARD,), numbers.dtype, places)
     memory[...] = poison = stored(np.full(1, 77.0), chosen["data_type"])
     output = memory[: rows * width].reshape(rows, width)
-    host.reduce(chosen, given, offsets.astype(INDICES[chosen["index_type"]]), output)
+    host.reduce(chosen, given, offsets.astype(INDICES[chosen["index_type"]]), output, blocks)
     assert (memory[rows * width :] == poison).all(), "wrote behind the output"
     return output
 
@@ -98,3 +100,14 @@ def test_a_row_does_not_depend_on_the_others(host: Host, chosen: Configuration, 
         padded = np.concatenate([np.full((before, width), 1e30), values[begin:end]])
         alone = _reduce(host, chosen, padded, offsets_of(np.array([*[1] * before, end - begin])))
         np.testing.assert_array_equal(alone[-1], whole[row], f"row {row} of {end - begin}")
+
+
+@pytest.mark.parametrize("vectors", [1, 7, 31, 127])
+def test_a_result_does_not_depend_on_the_number_of_blocks(host: Host, vectors: int) -> None:
+    rng = np.random.default_rng(vectors)
+    lengths = rng.integers(0, 9, 700)
+    lengths[[0, 5, 333, 699]] = 600
+    values, offsets = rng.standard_normal((lengths.sum(), vectors)), offsets_of(lengths)
+    whole, tiles = _reduce(host, _FLOAT[0], values, offsets), -(-vectors // 32)
+    for blocks in (tiles, 2 * tiles):
+        np.testing.assert_array_equal(_reduce(host, _FLOAT[0], values, offsets, blocks=blocks), whole)

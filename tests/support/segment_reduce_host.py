@@ -23,19 +23,22 @@ COMPILER: Final = shutil.which("g++")
 _SHIM: Final = r"""
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
 #include <functional>
 #include <vector>
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #undef __shared__
 #define __shared__ static
-static dim3 blockIdx, threadIdx;
+static dim3 blockIdx, gridDim, threadIdx;
 template <typename T> T __ldg(const T* address) { return *address; }
 inline float __int_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+inline float __fdividef(float a, float b) { return a / b; }
 inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
+inline void atomicMin(unsigned* address, unsigned value) { *address = min(*address, value); }
 static ucontext_t scheduler, fibers[256];
 static bool has_finished[256];
 static int votes;
@@ -81,6 +84,7 @@ extern "C" void launch_NUMBER(unsigned grid, const DATA_TYPE* values, const INDE
     segment_reduce::segment_reduce_kernel<DATA_TYPE, INDEX_TYPE, VECLEN, segment_reduce::REDUCE>(
         values, offsets, output, rows, width, nullptr, nullptr);
   };
+  gridDim.x = grid;
   for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) { run_block(); }
 }
 """
@@ -113,7 +117,9 @@ class Host:
         subprocess.run([*command, str(source), "-o", str(library)], check=True, timeout=120)
         self.library = ctypes.CDLL(str(library))
 
-    def reduce(self, configuration: dict[str, str], values: Array, offsets: Array, output: Array) -> None:
+    def reduce(
+        self, configuration: dict[str, str], values: Array, offsets: Array, output: Array, blocks: int | None = None
+    ) -> None:
         """Run a kernel: ``values`` are n × width, ``output`` is rows × width."""
         rows, width = output.shape
         how = Launch.of(rows, width, DTYPES[configuration["data_type"]])
@@ -121,7 +127,7 @@ class Host:
         number = self.configurations.index(configuration)
         kind: Any = ctypes.c_int64 if configuration["index_type"] == "int64_t" else ctypes.c_int32
         pointers = [ctypes.c_void_p(each.ctypes.data) for each in (values, offsets, output)]
-        self.library[f"launch_{number}"](how.grid, *pointers, kind(rows), width)
+        self.library[f"launch_{number}"](blocks or how.grid, *pointers, kind(rows), width)
 
 
 def misaligned(shape: tuple[int, ...], dtype: str | np.dtype[Any], places: int) -> Array:

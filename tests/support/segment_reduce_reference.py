@@ -2,8 +2,8 @@
 
 Kernels add in float, in an order of their own. Whatever the order, a sum of n numbers is off by at most
 ``(n - 1) u / (1 - (n - 1) u)`` times the sum of their magnitudes, with u = 2**-24 (N. J. Higham, «Accuracy and
-Stability of Numerical Algorithms», section 4.2); the division by n is one rounding more. The result is then rounded to
-the stored type: by 2**-11 of itself for half, by 2**-25 where it is subnormal there, and by 2**-8 for bfloat16. A
+Stability of Numerical Algorithms», section 4.2); the division by n is two roundings at most. The result is then rounded
+to the stored type: by 2**-11 of itself for half, by 2**-25 where it is subnormal there, and by 2**-8 for bfloat16. A
 maximum is exact. NumPy's own sums are in float64.
 """
 
@@ -68,7 +68,7 @@ def check(
         np.testing.assert_array_equal(result, expected, what)
         return
     lengths = np.diff(offsets)[:, None]
-    rounded = (np.maximum(lengths - 1, 0) + (reduce == "mean") + roundings) * 2.0**-24
+    rounded = (np.maximum(lengths - 1, 0) + 2 * (reduce == "mean") + roundings) * 2.0**-24
     computed = rounded / (1 - rounded) * reduced(np.abs(values), offsets, reduce)
     unit = ROUNDOFFS[data_type]
     allowed = computed * (1 + unit) + unit * np.abs(expected) + (2.0**-25 if data_type == "__half" else 0)
