@@ -379,7 +379,7 @@ def capability(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A device of compute capability 9.0, as far as choosing a kernel asks for one."""
     stand_in = SimpleNamespace(compute_capability=(9, 0))
     monkeypatch.setattr(device, "current", lambda: stand_in)
-    monkeypatch.setattr(device, "kind", lambda: 10 * stand_in.compute_capability[0])
+    monkeypatch.setattr(device, "place", lambda: 10 * stand_in.compute_capability[0])
     return stand_in
 
 

@@ -20,8 +20,6 @@ _HEXADECIMAL = frozenset(b"0123456789abcdef")
 
 #: Suffix of a database's file name, which an entry point's value leaves out.
 SUFFIX = ".fragdb"
-#: Below the user's cache directory: databases of families that are loaded from their sources.
-EDITABLE = "editable"
 #: Group of the entry points by which installed packages declare their families and databases.
 GROUP = "jitlto.fragments"
 

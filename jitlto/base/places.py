@@ -3,7 +3,6 @@
 import json
 import re
 import tomllib
-from collections import Counter
 
 _STRINGS = r'"""(?:\\.|[^\\])*?"{3,5}', r"'''.*?'{3,5}", r'"(?:\\.|[^"\\])*"', r"'[^'\n]*'"
 _TOKEN = re.compile("|".join((*_STRINGS, r"#[^\n]*", r"[\[\]{}=:,.\n]", r"[^\s\[\]{}=:,.\"'#]+")), re.S)
@@ -17,15 +16,15 @@ def join(pointer: str, name: str) -> str:
 def find_places(text: str, *, is_toml: bool = False) -> dict[str, tuple[int, int]]:
     """Return line and column, from 1, of each member and element of a document.
 
-    Of a member it is that of its name: in JSON of the last of several, in TOML of the first part of a table.
+    Of a member it is that of its name: in JSON of the last of several, in TOML of the first part of a table. Several
+    tables of one name (``[[name]]``) are one here.
 
     Raises:
         ValueError, IndexError: If it is malformed.
     """
     places: dict[str, tuple[int, int]] = {}
     inside: list[tuple[str, str, int]] = []  # what is open: its bracket, its pointer, and its elements so far
-    tables, last = Counter[str](), dict[str, str]()  # of arrays of tables: how many, and the last
-    here, table, heads, line, begin = "", "", 0, 1, 0
+    here, table, line, begin = "", "", 1, 0
     is_name, is_element = is_toml, False  # what comes next
     for match in _TOKEN.finditer(text):
         token, place = match[0], (line, match.start() - begin + 1)
@@ -40,14 +39,7 @@ def find_places(text: str, *, is_toml: bool = False) -> dict[str, tuple[int, int
         if token == "\n" and is_toml and not inside:
             here, is_name = table, True
         elif token in "[]" and is_name and not inside:  # the head of a table
-            if token == "[":
-                here, heads = "", heads + 1
-                continue
-            if heads == 2:
-                last[here] = f"{here}/{tables[here]}"
-                tables[here] += 1
-            table, heads = last.get(here, here), 0
-            places.setdefault(table, place)
+            table = here = "" if token == "[" else here
         elif token in "{[":
             inside.append((token, here, 0))
             is_name, is_element = token == "{", token == "["
@@ -62,7 +54,7 @@ def find_places(text: str, *, is_toml: bool = False) -> dict[str, tuple[int, int
         elif is_name and token not in ".\n":
             if token[0] in "\"'":
                 token = tomllib.loads(f"_={token}")["_"] if is_toml else json.loads(token)
-            here = join(last.get(here, here) if heads else here, token)
+            here = join(here, token)
             if not (is_toml and here in places):
                 places[here] = place
     return places

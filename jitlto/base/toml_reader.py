@@ -118,6 +118,7 @@ def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
     Raises:
         JitltoError: Of class ``error``, if the file cannot be read or is not TOML.
     """
+    table = TomlTable(path, error, {})
     try:
         text = files.read(path).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as why:
@@ -126,14 +127,13 @@ def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
             reason, hint = "not UTF-8 text", "save the file as UTF-8"
             if files.is_database(path):
                 reason, hint = "it is a fragment database", "name a family.toml, or the directory of one"
-        what, code = f"cannot be read: {reason}", f"{error.code}-unreadable"
-        raise error(what, code=code, where=Location(str(path)), hint=hint) from None
+        raise table.error(f"cannot be read: {reason}", hint, case="unreadable") from None
     try:
         return TomlTable(path, error, tomllib.loads(text))
     except (ValueError, RecursionError) as why:  # also of a literal of thousands of digits, which int() rejects
         fault = "nested too deeply" if isinstance(why, RecursionError) else str(why)
-        where, what = Location(str(path)), f"invalid TOML: {_AT.sub('', fault)}"
+        found = table.error(f"invalid TOML: {_AT.sub('', fault)}", case="syntax")
         if at := _AT.search(fault):
             last = text.count("\n") + 1, len(text) - text.rfind("\n")  # the end of the document
-            where = Location(str(path), *((int(at[1]), int(at[2])) if at[1] else last))
-        raise error(what, code=f"{error.code}-syntax", where=where) from None
+            found.place = Location(str(path), *((int(at[1]), int(at[2])) if at[1] else last))
+        raise found from None

@@ -1,4 +1,4 @@
-"""What jitlto keeps for a user: linked kernels, builds, and databases; where it is, its limits, usage and problems."""
+"""What jitlto keeps for a user: linked kernels and builds; where it is, its limits, usage and problems."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from jitlto.base import config
 from jitlto.base.cache_dir import CacheDir, Usage, require_owned_path
 from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
-from jitlto.base.files import EDITABLE, SUFFIX, remove_directory, write_hint
+from jitlto.base.files import write_hint
 
 CACHE_OFF = "JITLTO_CACHE=off: nothing is read or stored"
 
@@ -19,16 +19,16 @@ class UserCache:
     """One of the user's caches.
 
     Args:
-        name: ``cubins`` or ``build``; or ``editable``, which holds databases, each in its directory.
+        name: ``cubins`` or ``build``.
         title: Its name in messages.
-        bound: Its size limit in bytes; None for databases, which stay until all is cleared.
+        bound: Its size limit in bytes.
         setting: ``on`` or ``off``: whether programs use it.
     """
 
     name: str
     title: str
     directory: Path
-    bound: int | None = None
+    bound: int
     setting: str = "on"
 
     def open(self) -> CacheDir:
@@ -38,7 +38,7 @@ class UserCache:
             JitltoError: If it cannot be used.
         """
         try:
-            cache = CacheDir(self.directory, self.bound or 0)
+            cache = CacheDir(self.directory, self.bound)
             if os.access(self.directory, os.W_OK | os.X_OK):
                 return cache
             raise PermissionError(errno.EACCES, "it cannot be written")
@@ -58,26 +58,21 @@ class UserCache:
         return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} cannot be written"
 
     def _existing(self) -> CacheDir | None:
-        return CacheDir(self.directory, self.bound or 0) if os.path.lexists(self.directory) else None
+        return CacheDir(self.directory, self.bound) if os.path.lexists(self.directory) else None
 
     def usage(self) -> Usage:
         """Return its number of entries and size; zero if it cannot be read."""
         try:
             cache = self._existing()
-            if cache is not None and self.bound is not None:
-                return cache.usage()
-            files = [path for path in self.directory.glob("[!.]*/*") if not path.parent.is_symlink()]
-            count = sum(path.suffix == SUFFIX for path in files)
-            return Usage({"databases": count} if count else {}, sum(path.lstat().st_size for path in files))
         except OSError:
-            return Usage({}, 0)
+            cache = None
+        return cache.usage() if cache else Usage({}, 0)
 
     def prune(self, bound: int | None = None) -> int:
         """Remove the least recently used entries until it is within a size limit; return their number.
 
         Args:
-            bound: Bytes, by default its own limit; negative to remove everything, databases too. A process that has
-                opened one keeps it.
+            bound: Bytes, by default its own limit; negative to remove everything.
 
         Raises:
             JitltoError: If it cannot be used.
@@ -85,13 +80,7 @@ class UserCache:
         # A file on the way to it is an error, which `open` raises.
         if not os.path.lexists(self.directory) and not any(map(Path.is_file, self.directory.parents)):
             return 0
-        cache = self.open()
-        if self.bound is not None:
-            return cache.prune(self.bound if bound is None else bound)
-        found = [*self.directory.glob(f"[!.]*/*{SUFFIX}")] if bound is not None and bound < 0 else []
-        for path in found:
-            remove_directory(path.parent)  # nothing else: what is being built for the first time has its lock there
-        return sum(not path.exists() for path in found)
+        return self.open().prune(self.bound if bound is None else bound)
 
 
 def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
@@ -102,9 +91,3 @@ def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
         UserCache("cubins", "linked kernels and what leads to them", cubins, settings.cache_size, settings.cache),
         UserCache("build", "build cache", build, settings.build_cache_size),
     )
-
-
-def kept_databases() -> UserCache:
-    """Return the databases of families that are loaded from their sources."""
-    directory = config.current().cache_dir / EDITABLE
-    return UserCache(EDITABLE, "databases of families loaded from sources", directory)

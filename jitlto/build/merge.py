@@ -3,16 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from jitlto.base.diagnostic import Diagnostic, Severity
 from jitlto.base.errors import BuildError
 from jitlto.base.text import describe_differences, pluralize
-from jitlto.build import proof
 from jitlto.build.cache.cache import Cache
 from jitlto.build.interfaces import check_interfaces
+from jitlto.build.proof import Planned, prove_once
 from jitlto.build.proofs import Proofs
 from jitlto.build.uses import check_uses
 from jitlto.database import FragmentDatabase, writer
@@ -20,14 +19,15 @@ from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MergeReport:
-    """The result of a merge."""
+    """The result of a merge, or of a build."""
 
     path: Path  # the database
     digest: str  # its logical digest
     fragments: tuple[Fragment, ...]  # all that it holds, sorted by key
     advice: tuple[Diagnostic, ...]  # warnings about code that is allowed but probably a mistake
+    planned: Planned  # its kernels; none of a part
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,15 @@ def merge_databases(
             if family.faults is not None:
                 record = family.record.with_used(records)
                 check_interfaces(record, record.select(fragments), family.faults)
-        proofs = Proofs(cache.store if cache else None)
-        check = partial(proof.prove_once, proofs, advice, fragments, allow_incomplete=allow_incomplete)
+        proofs, planned = Proofs(cache.store if cache else None), Planned()
+
+        def check(path: Path, digest: str) -> None:
+            nonlocal planned
+            planned = prove_once(proofs, advice, fragments, path, digest, allow_incomplete=allow_incomplete)
+
         images = dict(chain.from_iterable(one.images() for one in opened))
         digest = writer.write(output, [*records.values()], fragments, images, check=check)
-    return MergeReport(Path(output), digest, tuple(fragments), tuple(dict.fromkeys(advice)))
+    return MergeReport(Path(output), digest, tuple(fragments), tuple(dict.fromkeys(advice)), planned)
 
 
 def _read(one: FragmentDatabase) -> Iterator[_Family]:

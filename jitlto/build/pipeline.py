@@ -15,7 +15,7 @@ from jitlto.base.diagnostic import Diagnostic
 from jitlto.base.entry import digest_of
 from jitlto.base.errors import BuildError, CompileError, JitltoError
 from jitlto.base.text import check_type, format_bytes, pluralize, suggest_file
-from jitlto.build import proof, shards
+from jitlto.build import shards
 from jitlto.build.assemble import assemble
 from jitlto.build.binaries import assemble_binaries
 from jitlto.build.cache.cache import Cache, CacheUse
@@ -28,6 +28,8 @@ from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import InterfaceProof, find_broken, read_interfaces
 from jitlto.build.interfaces import check_interfaces, interface_texts, own_texts
+from jitlto.build.merge import MergeReport
+from jitlto.build.proof import Planned, prove_once
 from jitlto.build.proofs import Proofs
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
@@ -46,15 +48,11 @@ from jitlto.record.fragment import Fragment, sorted_values
 _FINISH_PART, _FINISH, _STALL = 0.1, 2.0, 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class BuildReport:
+@dataclass(frozen=True)
+class BuildReport(MergeReport):
     """The result of a build."""
 
-    path: Path  # the database
-    digest: str  # its logical digest
-    fragments: tuple[Fragment, ...]  # all that it holds, sorted by key
     compiled: int  # compiles that were run; the other fragments came from the cache or share a source
-    advice: tuple[Diagnostic, ...]  # warnings about code that is allowed but probably a mistake
     seconds: float  # of wall time
     use: CacheUse = field(default_factory=CacheUse)
 
@@ -80,6 +78,7 @@ def build(
     keep_going: bool = False,
     shard: Shard | None = None,
     allow_incomplete: bool = False,
+    is_proved: bool = True,
     only: Sequence[tuple[str, str]] = (),
 ) -> BuildReport:
     """Build families into one database. The file is written only if all checks pass, and every kernel plans.
@@ -94,6 +93,7 @@ def build(
         keep_going: Compile the rest after a failure, and report all failures by cause.
         shard: Build only this part; :func:`jitlto.build.merge.merge_databases` joins the parts.
         allow_incomplete: Write the database although kernels lack something, and report that as advice.
+        is_proved: Plan every kernel; otherwise whoever uses one finds out what it lacks.
         only: Parameters, or ``entry``, and values: build the fragments that have one of those given for a parameter,
             or no such parameter.
 
@@ -127,7 +127,8 @@ def build(
         proofs = Proofs(cache.store if cache else None)
         assemble_binaries(sources, fragments, blobs)
         known = proofs.key("interfaces", repr(sources.records), scheduler.keys, sorted(blobs))
-        own, is_known = {f.name: f.own_interfaces for f in sources.families}, proofs.has(known) and not shard
+        own, planned = {f.name: f.own_interfaces for f in sources.families}, Planned()
+        is_known = proofs.find(known) is not None and not shard
         interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, own)
         sources.check_settings()
         observer.phase("check")
@@ -135,9 +136,11 @@ def build(
         part = _part(shard, sources, interfaces, advice) if shard and interfaces else None
 
         def check(path: Path, digest: str) -> None:
+            nonlocal planned
             try:  # kernels are planned while the interfaces are compiled
-                of = fragments, path, digest, sources
-                proof.prove_once(proofs, advice, *of, allow_incomplete=allow_incomplete)
+                if is_proved:
+                    of = fragments, path, digest, sources
+                    planned = prove_once(proofs, advice, *of, allow_incomplete=allow_incomplete)
             finally:  # its errors say more than that kernels do not plan
                 if interfaces:
                     _check_interfaces(sources, fragments, interfaces)
@@ -146,7 +149,8 @@ def build(
         observer.phase("write")
         digest = writer.write(output, records, fragments, blobs, part=part, check=None if shard else check)
     use, seconds = _finish(cache, scheduler, begin), time.perf_counter() - begin
-    return BuildReport(output, digest, tuple(fragments), scheduler.compiled, tuple(dict.fromkeys(advice)), seconds, use)
+    made = output, digest, tuple(fragments), tuple(dict.fromkeys(advice)), planned
+    return BuildReport(*made, scheduler.compiled, seconds, use)
 
 
 def _check_arguments(output: Path, executor: Executor | None, cache: Cache | None, shard: Shard | None) -> None:

@@ -12,6 +12,8 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
+import msgspec
+
 from jitlto.base.diagnostic import Diagnostic, Location, Severity
 from jitlto.base.errors import BuildError, PlanError
 from jitlto.base.mangling import base_name, demangle
@@ -29,6 +31,18 @@ from jitlto.record.fragment import Fragment, FragmentKey, Role
 MOST_KERNELS = 10_000
 _FUNCTION = re.compile(r"(\w+)(?:<[^()]*>)?\(")
 _UNUSED, _EMPTY = "build-unused-fragment", "build-no-entrypoint"
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """The kernels of a database: how many each family has, and a family and the values of one."""
+
+    kernels: dict[str, int] = {}
+    example: tuple[str, dict[str, str]] | None = None
+
+    def __str__(self) -> str:
+        count = sum(self.kernels.values())
+        some = "at least " if count >= MOST_KERNELS else ""
+        return f" → {some}{pluralize(count, 'kernel')}" if count else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +69,7 @@ def prove_once(
     places: Places = NOWHERE,
     *,
     allow_incomplete: bool,
-) -> None:
+) -> Planned:
     """Do what :func:`require_kernels` does, unless it had nothing to say of a database with the same logical digest.
 
     Args:
@@ -66,18 +80,19 @@ def prove_once(
         places, allow_incomplete: As for :func:`require_kernels`.
     """
     key = proofs.key("plans", digest)
-    if proofs.has(key):
-        return
+    if known := proofs.find(key):
+        return msgspec.json.decode(known, type=Planned)
     with FragmentDatabase(path, fragments) as database:
-        found = require_kernels(database, places, allow_incomplete=allow_incomplete)
+        planned, found = require_kernels(database, places, allow_incomplete=allow_incomplete)
     advice += found
     if not found:
-        proofs.add(key)
+        proofs.add(key, msgspec.json.encode(planned))
+    return planned
 
 
 def require_kernels(
     database: FragmentDatabase, places: Places = NOWHERE, *, allow_incomplete: bool = False
-) -> list[Diagnostic]:
+) -> tuple[Planned, list[Diagnostic]]:
     """Require that every kernel of a database plans.
 
     Args:
@@ -86,14 +101,15 @@ def require_kernels(
         allow_incomplete: Return as advice what would be an error.
 
     Returns:
-        Advice on fragments that no kernel contains.
+        The kernels, and advice on fragments that no kernel contains.
 
     Raises:
         BuildError: If something that a kernel requires is missing, defined twice or ambiguous.
     """
     failed: dict[str, list[Found]] = {}
     unused: list[Found] = []
-    for name, proof in prove(database, most=MOST_KERNELS, places=places).items():
+    proofs = prove(database, most=MOST_KERNELS, places=places)
+    for name, proof in proofs.items():
         of_code = {code: [each for each in proof.failures if each[0].code == code] for code in (_UNUSED, _EMPTY)}
         if ends := [each for each in proof.failures if each[0].code not in of_code]:
             failed[name] = ends
@@ -104,7 +120,21 @@ def require_kernels(
         what = f"{count} of {', '.join(failed)} cannot be planned, {pluralize(len(causes), 'cause')}"
         hint = "no database was written; with --allow-incomplete (allow_incomplete=True) these are warnings"
         raise BuildError(what, code="build-unplanned-kernels", hint=hint, causes=causes)
-    return [replace(cause, severity=Severity.WARNING) for cause in (*causes, *group_causes(unused))]
+    kernels = [(name, kernel) for name, proof in proofs.items() for kernel in proof.kernels]
+    planned = Planned(dict(Counter(name for name, _ in kernels)), _choose_example(database, kernels))
+    return planned, [replace(cause, severity=Severity.WARNING) for cause in (*causes, *group_causes(unused))]
+
+
+def _choose_example(
+    database: FragmentDatabase, kernels: Iterable[tuple[str, Kernel]]
+) -> tuple[str, dict[str, str]] | None:
+    """Return a family and the values of a kernel of it to which callers add nothing; None if there is none."""
+    for name, kernel in kernels:
+        if not kernel.user_symbols:
+            entrypoints = {fragment.key.group for fragment in database.index(name).entrypoints}
+            entry = {"entry": kernel.resolution.entry.key.group} if len(entrypoints) > 1 else {}
+            return name, {**entry, **kernel.configuration}
+    return None
 
 
 def prove(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # not imported at run time, so that checks without a store do
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "proofs"
-_SCHEMA = 3  # of what is proved
+_SCHEMA = 4  # of what is proved
 
 
 class Proofs:
@@ -36,7 +36,7 @@ class Proofs:
 
     def __init__(self, store: CacheDir | None, stores: SharedStore | None = None) -> None:
         self._cache = Cache(store, stores) if store else None
-        self._known: set[str] = set()  # keys of proofs that were found
+        self._known: dict[str, bytes] = {}  # proofs that were found
         self._intact: set[str] = set()  # images that were read
 
     def key(self, of: str, *inputs: object) -> str:
@@ -54,21 +54,20 @@ class Proofs:
             return None  # whoever reads it says why
         return self.key(of, *inputs)
 
-    def has(self, key: str | None) -> bool:
-        """Return whether something was proved before, as far as the directory and :meth:`fetch` know."""
-        if key is None or self._cache is None:
-            return False
-        return key in self._known or self._cache.store.get(ENTRIES, key) == key.encode()
+    def find(self, key: str | None) -> bytes | None:
+        """Return what is known of something that was proved before, as far as the directory and :meth:`fetch` know."""
+        if key is None or self._cache is None or key in self._known:
+            return self._known.get(key or "")
+        return self._cache.store.get(ENTRIES, key)
 
     def fetch(self, keys: Iterable[str | None]) -> None:
         """Look for proofs in shared stores too."""
         if self._cache is not None:
             found = self._cache.find(ENTRIES, [key for key in keys if key is not None])
-            # The key is in the entry too, because a file may have been renamed.
-            self._known.update(key for key, (data, _) in found.items() if data == key.encode())
+            self._known.update((key, data) for key, (data, _) in found.items())
 
-    def add(self, key: str | None) -> None:
-        """Store that something is proved."""
+    def add(self, key: str | None, known: bytes = b"") -> None:
+        """Store that something is proved, and what is ``known`` of it."""
         if key is not None and self._cache is not None:
-            self._cache.put(ENTRIES, key, key.encode())
+            self._cache.put(ENTRIES, key, known)
             self._cache.store.prune_if_due()

@@ -142,7 +142,7 @@ class Work:
         self.on_links(len(jobs))
         keys = [self._key(job.plan, of) for job in jobs]
         self.proofs.fetch(keys)
-        left = [position for position, key in enumerate(keys) if not self.proofs.has(key)]
+        left = [position for position, key in enumerate(keys) if self.proofs.find(key) is None]
         for position in {*range(len(jobs))}.difference(left):
             self.on_link(position)
         alike: dict[Hashable, list[int]] = defaultdict(list)

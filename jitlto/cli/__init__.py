@@ -132,7 +132,9 @@ def run(arguments: Sequence[str], early: Collection[int] = ()) -> int:
             print_error(error)
             asked = {"--json", "--github"}.intersection(arguments)
             if asked and arguments[0] != "expand":  # which may have begun to print its array
-                importlib.import_module("jitlto.cli.output").print_failure(error, as_github="--github" in asked)
+                output = importlib.import_module("jitlto.cli.output")
+                output.print_annotations(error.diagnostics if "--github" in asked else ())
+                output.print_result({"diagnostics": error.diagnostics}, (), as_json="--json" in asked)
             return 1
 
 

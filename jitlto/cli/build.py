@@ -93,7 +93,7 @@ Example:
 )  # fmt: skip
 @click.option("--timings", type=PATH, help="Write a time profile of the build, for Perfetto: FILE.json.")
 @allow_incomplete_option
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress, nor what to do next.")
 @json_option
 @github_option
 def build(
@@ -120,7 +120,7 @@ def build(
     shard: Shard | None = how["shard"]
     if project and names:
         raise click.UsageError("--project declares the families: leave out FAMILY")
-    printed = partial(print_built, as_json=as_json, as_github=how.pop("as_github"))
+    printed = partial(print_built, as_json=as_json, as_github=how.pop("as_github"), quiet=quiet)
     package = load_package(project) if project else None
     declared = package.families if package else [declaration.load_family(path) for path in _paths(names)]
     if output is None:

@@ -7,7 +7,7 @@ import click
 
 from jitlto.base import config
 from jitlto.base.text import format_bytes, pluralize
-from jitlto.base.user_caches import CACHE_OFF, UserCache, kept_databases, user_caches
+from jitlto.base.user_caches import CACHE_OFF, UserCache, user_caches
 from jitlto.cli.output import print_result
 from jitlto.cli.parameters import json_option, parse_size
 
@@ -24,7 +24,7 @@ def cache() -> None:
 def info(as_json: bool) -> None:
     """Show the caches' directories, contents and size limits."""
     settings = config.current()
-    caches = [_describe(place) for place in (*user_caches(), kept_databases())]
+    caches = [_describe(place) for place in user_caches()]
     stores = settings.store.split() if settings.cache != "off" else []
     result = {"caches": caches, "stores": stores, "mode": settings.mode}
     print_result(result, _lines(result), as_json=as_json)
@@ -34,9 +34,8 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
     for about in result["caches"]:
         entries = sorted(about["entries"].items())
         kinds = (pluralize(count, _NOUNS.get(kind, kind.removesuffix("s"))) for kind, count in entries)
-        bound = "" if about["bound"] is None else f" of {format_bytes(about['bound'])}"
-        size = format_bytes(about["bytes"])
-        yield f"{about['title']}: {about['directory']}: {', '.join(kinds) or 'empty'}, {size}{bound}"
+        size = f"{format_bytes(about['bytes'])} of {format_bytes(about['bound'])}"
+        yield f"{about['title']}: {about['directory']}: {', '.join(kinds) or 'empty'}, {size}"
         if about["note"]:
             yield f"  {about['note']}"
     for store in result["stores"]:
@@ -61,13 +60,10 @@ def prune(size: int | None) -> None:
 
 
 @cache.command(epilog="Example: jitlto cache clear --only cubins")
-@click.option("--only", type=click.Choice(["cubins", "build", "editable"]), help="Only these [default: all].")
+@click.option("--only", type=click.Choice(["cubins", "build"]), help="Only these [default: all].")
 def clear(only: str | None) -> None:
-    """Remove every entry, and the databases of families that are loaded from their sources.
-
-    Kernels and databases are linked or compiled again when they are needed.
-    """
-    for place in (*user_caches(), kept_databases()):
+    """Remove every entry. Kernels are linked, and fragments compiled, when they are needed again."""
+    for place in user_caches():
         if only in (None, place.name):
             _remove(place, -1)
 

@@ -14,8 +14,8 @@ import msgspec
 from jitlto.base.text import pluralize
 from jitlto.base.versions import Architecture
 from jitlto.check.check import check as check_database
-from jitlto.cli.ending import SHOWN
-from jitlto.cli.output import print_annotations, print_found, print_result, progress
+from jitlto.cli.ending import SHOWN, print_diagnostics
+from jitlto.cli.output import print_annotations, print_result, progress
 from jitlto.cli.parameters import PATH, github_option, jobs_option, json_option, targets_option
 from jitlto.cli.selection import DATABASE, open_database
 from jitlto.record.check_result import CheckResult, FamilyCheck
@@ -78,7 +78,7 @@ def check(
                 on_links=shown.add, on_link=shown.step,
             )  # fmt: skip
         lines, checks = _lines(result), result.families
-    print_found([found for each in checks for found in each.failures])
+    print_diagnostics(found for each in checks for found in each.failures)
     found = [found for each in checks for found in each.diagnostics]
     print_annotations(found if as_github else ())
     print_result({"diagnostics": found} | _without_diagnostics(result), lines, as_json=as_json)

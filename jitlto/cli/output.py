@@ -8,9 +8,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,15 +22,15 @@ import msgspec
 
 from jitlto.base import files
 from jitlto.base.diagnostic import Diagnostic, Severity
-from jitlto.base.errors import DatabaseError, JitltoError
+from jitlto.base.errors import DatabaseError
 from jitlto.base.text import format_bytes, pluralize
+from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build.execution.events import Observer, Span
 from jitlto.cli.ending import SHOWN, print_diagnostics
 from jitlto.record.fragment import FragmentKey, ImageKind
 
 if TYPE_CHECKING:  # most commands build nothing
     from jitlto.build.merge import MergeReport
-    from jitlto.build.pipeline import BuildReport
 
 
 def print_result(result: object, lines: Iterable[str], *, as_json: bool) -> None:
@@ -43,20 +44,6 @@ def print_result(result: object, lines: Iterable[str], *, as_json: bool) -> None
 def columns() -> int:
     """Return how many characters a terminal's line has room for; where nobody looks, no line is broken."""
     return shutil.get_terminal_size((1_000_000, 0)).columns
-
-
-def print_failure(error: JitltoError, *, as_github: bool) -> None:
-    """Print an error to standard output, for programs that asked for a result: as JSON, or for GitHub."""
-    if as_github:
-        print_annotations(error.diagnostics)
-    else:
-        print_result({"diagnostics": error.diagnostics}, (), as_json=True)
-
-
-def print_found(found: Sequence[Diagnostic], *, as_github: bool = False) -> None:
-    """Print what was found to standard error, and for GitHub to standard output too."""
-    print_diagnostics(found)
-    print_annotations(found if as_github else ())
 
 
 def print_annotations(found: Iterable[Diagnostic]) -> None:
@@ -75,20 +62,30 @@ def _escape(text: str) -> str:
 
 
 def print_built(
-    report: BuildReport | MergeReport, summary: str, *, as_json: bool, as_github: bool = False, **more: object
+    report: MergeReport, summary: str, *, as_json: bool, as_github: bool = False, quiet: bool = False, **more: object
 ) -> None:
-    """Print the advice of a build or merge, then its result as JSON or in two lines, or three if there are cubins."""
-    print_found(report.advice, as_github=as_github)
+    """Print the advice of a build or merge, then its result as JSON or in a few lines, with what may be done next."""
+    print_diagnostics(report.advice)
+    print_annotations(report.advice if as_github else ())
     keys = [str(fragment.key) for fragment in report.fragments]
-    result = {"database": report.path, "digest": report.digest, "fragments": keys, "diagnostics": report.advice, **more}
+    result = {"database": report.path, "digest": report.digest, "fragments": keys, "kernels": report.planned.kernels}
+    result |= {"diagnostics": report.advice, **more}
     families = sorted({fragment.key.family for fragment in report.fragments})
     named = ", ".join(families) if len(families) <= SHOWN else f"{len(families)} families"
     what = f" of {named}" if len(families) > 1 else ""  # families that others use are built too
-    lines = [f"{pluralize(len(keys), 'fragment')}{what} {summary}", f"digest {report.digest}"]
+    lines = [f"{pluralize(len(keys), 'fragment')}{what}{report.planned} {summary}", f"digest {report.digest}"]
     if cubins := {i.sha256: i.size for each in report.fragments for i in each.images_of(ImageKind.SASS)}:
         all_bytes = report.path.stat().st_size
         lines.insert(1, f"cubins take {format_bytes(sum(cubins.values()))} of {format_bytes(all_bytes)}")
     print_result(result, lines, as_json=as_json)
+    if report.planned.example and not (as_json or quiet):
+        name, values = report.planned.example
+        own = {image.architecture for each in report.fragments if each.key.family == name for image in each.images}
+        arch, path = max(Architecture(90), lowest_base(own)).sm, str(report.path)
+        target = [path] if len(report.planned.kernels) == 1 else [name, "--db", path]
+        given = shlex.join([*target, *(f"{each}={value}" for each, value in values.items())])
+        click.echo(f"next: jitlto check {shlex.quote(path)} --link {arch}", err=True)
+        click.echo(f"      jitlto plan {given} --arch {arch}", err=True)
 
 
 class Progress(Observer):

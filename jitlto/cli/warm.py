@@ -10,7 +10,8 @@ import click
 from jitlto.base.text import format_bytes, pluralize
 from jitlto.base.versions import Architecture
 from jitlto.build.causes import Found, found_in, group_causes
-from jitlto.cli.output import print_found, print_result, progress
+from jitlto.cli.ending import print_diagnostics
+from jitlto.cli.output import print_result, progress
 from jitlto.cli.parameters import PATH, jobs_option, json_option, parse_pairs, targets_option
 from jitlto.cli.selection import DATABASE, DB_HELP, find_family, is_other_file
 from jitlto.cuda import device, nvjitlink
@@ -58,7 +59,7 @@ def warm(
         for each in result.outcomes
         if each.plan and not each.error
     ]  # fmt: skip
-    print_found(causes)
+    print_diagnostics(causes)
     print_result(told | {"diagnostics": causes}, _lines(told, work, result, output), as_json=as_json)
     return int(bool(causes or result.unshared))
 

@@ -57,7 +57,7 @@ class CompiledCode(NamedTuple):
 
 def identify(data: bytes, name: str) -> LinkInput:
     """Return a file as an input of the kind that its content is."""
-    kind = InputKind.PTX if b".version" in data else InputKind.OBJECT
+    kind = InputKind.PTX if b".version" in data and not data.startswith(elf.MAGIC) else InputKind.OBJECT
     if nvfatbin.is_whole(data):
         kind = InputKind.FATBIN
     elif data.startswith(ARCHIVE):
@@ -83,6 +83,8 @@ def list_code(item: LinkInput) -> list[CompiledCode]:
         size, number = _HEAD.unpack_from(data)
         found = [CompiledCode(ImageKind.LTOIR, Architecture(number // 10, "a" * (size > _PLAIN)), None, item)]
     elif code := elf.read_architecture(data):
+        if elf.is_linked(data):
+            raise JitltoError("it is a cubin that is linked already, not a relocatable one", hint=HINT)
         found = [CompiledCode(ImageKind.SASS, code, None, item)]
     elif item.kind is InputKind.FATBIN:
         parts = [(image, isa, LinkInput(item.kind, part, item.name)) for image, isa, part in nvfatbin.split(data)]

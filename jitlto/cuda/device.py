@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jitlto.base.errors import LaunchError, NoDeviceError, ToolchainError
@@ -21,7 +22,7 @@ is_used = False
 #: Whether this process was forked from one that had used CUDA: no function of the driver may be called.
 is_forked = False
 _is_ready = False  # there is a device
-_is_uniform = False  # all devices are of one architecture
+_is_uniform = False  # all devices are of one kind
 # The attributes of CuPy, PyTorch and Numba that hold a stream's handle, for versions without __cuda_stream__.
 _HANDLES = ("ptr", "cuda_stream", "handle")
 
@@ -104,8 +105,8 @@ def load_function(kernel: int) -> tuple[int, str]:
     return (0, status.name) if status else (int(function), "")
 
 
-def kind() -> int:
-    """Return 0 if all devices are of one architecture, whichever is the current one, else a number of its architecture.
+def place() -> int:
+    """Return 0 if all devices are of one kind, so that the current one does not matter, else a number of that.
 
     Raises:
         NoDeviceError: As :func:`current`.
@@ -113,9 +114,26 @@ def kind() -> int:
     global _is_uniform
     if _is_uniform:
         return 0
-    major, minor = current().compute_capability
-    _is_uniform = len({other.compute_capability for other in libraries.Device.get_all_devices()}) == 1
-    return 0 if _is_uniform else int(major * 10 + minor)
+    ordinal = current().device_id
+    _is_uniform = len({_kind(int(each.device_id)) for each in libraries.Device.get_all_devices()}) == 1
+    return 0 if _is_uniform else int(ordinal) + 1
+
+
+def current_kind() -> str:
+    """Return the kind of the current device, as wisdom knows it: what of it decides how fast kernels are.
+
+    Raises:
+        NoDeviceError: As :func:`current`.
+    """
+    return _kind(current().device_id)
+
+
+@cache
+def _kind(ordinal: int) -> str:
+    found = libraries.Device(ordinal)
+    major, minor = found.compute_capability
+    clock, count = found.properties.memory_clock_rate, found.properties.multiprocessor_count
+    return f"{found.name} (sm_{major}{minor}, {count} SMs, memory at {clock // 1000} MHz)"
 
 
 def stream_handle(stream: Any) -> int:

@@ -28,6 +28,7 @@ _SIZES = {"v": "", "b": "1", "h": "2", "i": "4", "f": "4", "l": "8", "d": "8"}
 _RELOCATIONS = {4: struct.Struct("<12xI8x"), 9: struct.Struct("<12xI")}
 # Names of texts, such as formats, and of tables of NVIDIA's mathematical functions.
 _CONSTANT = re.compile(r"(?:\$str|__unnamed_\d+)(?:\$\d+)*|__cudart_\w+")
+MAGIC = b"\x7fELF"
 _HEAD = struct.Struct("<4s4xB9xH28xI")  # of the file: its magic number, ABI version, machine and flags
 _HEADER = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -35,6 +36,7 @@ _CUDA = 190  # EM_CUDA
 _OLD_ABI = 7  # ELFABIVERSION_CUDA_V1: the number of the architecture is in the flags' lowest byte, later in the second
 # Code for one architecture alone: a flag (EF_CUDA_ACCELERATORS), or how this section begins as CUDA 13.5 writes it.
 _SPECIFIC_OLD, _SPECIFIC, _SPECIFIC_COMPAT = 0x800, 0x8, b"\x02\x09\x01"
+_CUT = "malformed ELF file: it is cut off or damaged"
 _MALFORMED = (struct.error, ValueError, IndexError, OverflowError)
 
 
@@ -70,7 +72,7 @@ def read_sections(data: bytes) -> list[ElfSection]:
         strings = _content(data, headers[names])
         return [ElfSection(_text(strings, h[0]), h[1], _content(data, h), h[6]) for h in headers]
     except _MALFORMED as error:
-        raise ValueError(f"malformed ELF file: {error}") from error
+        raise ValueError(_CUT) from error
 
 
 def read_symbols(data: bytes) -> tuple[list[Symbol], list[Symbol]]:
@@ -146,7 +148,7 @@ def _read_symbols(data: bytes, *, of_code: bool = False) -> list[_ElfSymbol]:
                     about = flags, places[at], address, size, layouts.get(n, UNKNOWN)
                     found.append(_ElfSymbol(_text(names, name), info, *about))
     except _MALFORMED as error:
-        raise ValueError(f"malformed ELF file: {error}") from error
+        raise ValueError(_CUT) from error
     return found
 
 
@@ -164,11 +166,16 @@ def read_architecture(data: bytes) -> Architecture | None:
     if len(data) < _HEAD.size:
         return None
     magic, abi, machine, flags = _HEAD.unpack_from(data)
-    if magic != b"\x7fELF" or machine != _CUDA:
+    if magic != MAGIC or machine != _CUDA:
         return None
     if abi <= _OLD_ABI:
         return Architecture(flags & 0xFF, "a" if flags & _SPECIFIC_OLD else "")
     return Architecture(flags >> 8 & 0xFF, "a" if flags & _SPECIFIC or _has_specific_section(data) else "")
+
+
+def is_linked(data: bytes) -> bool:
+    """Return whether a cubin is a program (``ET_EXEC``), which is not linked with anything else."""
+    return data[16:18] == b"\x02\0"
 
 
 def _has_specific_section(data: bytes) -> bool:

@@ -74,7 +74,8 @@ class GroupDeclaration:
         """What is rendered in place of a template, if there is none."""
         if self.instantiate is None:
             return self.binary
-        return f'#include "{self.name}.cuh"\n\ntemplate __global__ decltype({self.instantiate}) {self.instantiate};\n'
+        kernel = self.instantiate.removeprefix("::")  # which would go on the decltype
+        return f'#include "{self.name}.cuh"\n\ntemplate __global__ decltype({kernel}) {kernel};\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,6 +464,8 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclarati
         _find_file(table, "header", header, directories)
     source = _find_file(table, "template", template, templates) if kind == "template" else None
     is_compiled = kind in ("template", "instantiate")
+    kernel = (given.instantiate or "").partition("<")[0].rpartition("::")[2].strip()
+    entry = given.entry or (kernel if kernel.isidentifier() else None)  # the header may have other kernels
     matrix = f"{name}.json" if given.matrix is None and is_compiled else given.matrix
     path = None if matrix is None else table.path
     if isinstance(matrix, str):
@@ -481,7 +484,7 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclarati
         str(normal_path(table.path.parent / given.binary)) if given.binary else None,
         given.instantiate,
         given.params,
-        given.entry,
+        entry,
         given.options,
         _parse_architectures(table, given.archs) if given.archs else (),
         given.sass_registers or family.sass_registers if is_compiled else None,

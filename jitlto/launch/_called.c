@@ -2,7 +2,7 @@
  *
  * CPython calls an object with a method __call__ by way of a tuple and a dict of the arguments. The objects of the classes
  * made here pass the arguments on as they come, in an array: first to what is in the attribute `_quick`, a Signature (of a
- * launcher) or a list of answers, then to the method. A Lookup is a method that does the same with such a list.
+ * launcher) or a list of answers, then to the method. A look-up is a method that does the same with such a list.
  */
 
 /* --- answers: entries in a list, a table with open addressing whose free places hold None --- */
@@ -76,111 +76,30 @@ static PyObject *remember(PyObject *Py_UNUSED(module), PyObject *args) {
 
 /* --- a method --- */
 
-typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
-    PyObject *method;
-    PyObject *dict;      /* what else is known of the method */
-    PyTypeObject *owner; /* the class whose objects have the attribute in a slot; NULL: the method alone is called */
-    Py_ssize_t offset;   /* of the slot */
-} Lookup;
-
-static PyObject *lookup_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
-    Lookup *lookup = (Lookup *)self;
-    Py_ssize_t count = PyVectorcall_NARGS(flags);
-    PyObject *quick = NULL, *found = NULL;
-    if (count != 0 && lookup->owner != NULL && PyObject_TypeCheck(args[0], lookup->owner))
-        quick = Py_XNewRef(*(PyObject **)((char *)args[0] + lookup->offset));
+/* In the place of a method `launcher`, which is then called `_ask_launcher`. */
+static PyObject *look_up(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    PyObject *quick = PyObject_GetAttr(self, shared.quick), *found = NULL;
+    if (quick == NULL) PyErr_Clear();
     if (quick != NULL && PyList_Check(quick))
-        found = find_answer(quick, args + 1, count - 1 + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords)), keywords);
+        found = find_answer(quick, args, count + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords)), keywords);
     Py_XDECREF(quick);
-    return found != NULL ? found : PyObject_Vectorcall(lookup->method, args, flags, keywords);
+    PyObject *method = found != NULL ? NULL : PyObject_GetAttr(self, shared.ask_launcher);
+    if (method == NULL) return found;
+    found = PyObject_Vectorcall(method, args, (size_t)count, keywords);
+    Py_DECREF(method);
+    return found;
 }
 
-/* Called with the class that the method is defined in. */
-static PyObject *lookup_set_name(PyObject *self, PyObject *args) {
-    Lookup *lookup = (Lookup *)self;
-    PyObject *owner, *name;
-    if (!PyArg_ParseTuple(args, "OO:__set_name__", &owner, &name)) return NULL;
-    PyObject *member = PyObject_GetAttr(owner, shared.quick);
-    if (member == NULL) PyErr_Clear();
-    if (member != NULL && lookup->owner == NULL && Py_IS_TYPE(member, &PyMemberDescr_Type)) {
-        lookup->owner = (PyTypeObject *)Py_NewRef(PyDescr_TYPE(member));
-        lookup->offset = ((PyMemberDescrObject *)member)->d_member->offset;
-    }
-    Py_XDECREF(member);
-    Py_RETURN_NONE;
-}
-
-static PyObject *lookup_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type)) {
-    return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
-}
-
-static int lookup_traverse(PyObject *self, visitproc visit, void *arg) {
-    Lookup *lookup = (Lookup *)self;
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(lookup->method);
-    Py_VISIT(lookup->dict);
-    Py_VISIT(lookup->owner);
-    return 0;
-}
-
-static void lookup_dealloc(PyObject *self) { /* it has no tp_clear: there are no cycles of lookups alone */
-    Lookup *lookup = (Lookup *)self;
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    Py_DECREF(lookup->method);
-    Py_XDECREF(lookup->dict);
-    Py_XDECREF(lookup->owner);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
-static PyMemberDef lookup_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Lookup, vectorcall), READONLY, NULL},
-    {"__dictoffset__", T_PYSSIZET, offsetof(Lookup, dict), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-
-static PyGetSetDef lookup_getset[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
-
-static PyMethodDef lookup_methods[] = {
-    {"__set_name__", lookup_set_name, METH_VARARGS, NULL},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyType_Slot lookup_slots[] = {
-    {Py_tp_doc, "A method that gives the same answer to the same arguments."},
-    {Py_tp_dealloc, lookup_dealloc},
-    {Py_tp_traverse, lookup_traverse},
-    {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_descr_get, lookup_get},
-    {Py_tp_members, lookup_members},
-    {Py_tp_methods, lookup_methods},
-    {Py_tp_getset, lookup_getset},
-    {0, NULL},
-};
-
-static PyType_Spec lookup_spec = {
-    .name = "jitlto.launch._launch.Lookup",
-    .basicsize = sizeof(Lookup),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
-             Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = lookup_slots,
-};
-
-static PyObject *make_lookup(PyObject *Py_UNUSED(module), PyObject *method) {
-    Lookup *lookup = PyObject_GC_New(Lookup, shared.lookup_type);
-    if (lookup == NULL) return NULL;
-    lookup->vectorcall = lookup_vectorcall;
-    lookup->method = Py_NewRef(method);
-    lookup->dict = NULL;
-    lookup->owner = NULL;
-    PyObject_GC_Track(lookup);
-    return (PyObject *)lookup;
+static PyObject *make_lookup(PyObject *Py_UNUSED(module), PyObject *args) {
+    static PyMethodDef definition = {"launcher", (PyCFunction)(void (*)(void))look_up, METH_FASTCALL | METH_KEYWORDS, NULL};
+    static PyObject *kept = NULL;
+    PyTypeObject *type;
+    PyObject *text;
+    if (!PyArg_ParseTuple(args, "O!U:make_lookup", &PyType_Type, &type, &text)) return NULL;
+    Py_INCREF(text);
+    Py_XSETREF(kept, text);
+    definition.ml_doc = PyUnicode_AsUTF8(text);
+    return PyDescr_NewMethod(type, &definition);
 }
 
 /* --- the classes --- */

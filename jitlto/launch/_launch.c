@@ -25,7 +25,7 @@
 #endif
 
 /* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
-enum { INTERFACE = 14 };
+enum { INTERFACE = 15 };
 
 /* --- the layouts of others --- */
 
@@ -102,9 +102,9 @@ enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
 
 /* Names that are looked up, and the types; made once, for good. */
 static struct {
-    PyObject *c_contiguous, *data, *dtype, *is_conj, *is_neg, *ptr, *stream_protocol, *quick;
+    PyObject *c_contiguous, *data, *dtype, *is_conj, *is_neg, *ptr, *stream_protocol, *quick, *ask_launcher;
     PyObject *shared_memory, *cluster, *cooperative, *programmatic;
-    PyTypeObject *signature_type, *lookup_type;
+    PyTypeObject *signature_type;
 } shared;
 
 typedef struct { /* of a launcher, beside its signature */
@@ -677,8 +677,9 @@ static PyObject *forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) 
 static PyMethodDef functions[] = {
     {"make_called_class", make_called_class, METH_O,
      "make_called_class(base): a class below another one, whose objects are called faster."},
-    {"make_lookup", make_lookup, METH_O,
-     "make_lookup(method): a method that looks in the list in the attribute _quick first, then asks the given one."},
+    {"make_lookup", make_lookup, METH_VARARGS,
+     "make_lookup(class, text): a method that looks in the list in the attribute _quick first, then calls _ask_launcher.\n"
+     "The text is that of help(), for the methods of all classes."},
     {"remember", remember, METH_VARARGS,
      "remember(answers, values, names, answer): keep an answer in a list, by its arguments and the names of the last of them.\n"
      "Its length is a power of two, and its free places hold None."},
@@ -697,17 +698,17 @@ static int make_shared(void) {
     struct { PyObject **place; const char *text; } texts[] = {
         {&shared.c_contiguous, "_c_contiguous"}, {&shared.data, "data"}, {&shared.dtype, "dtype"},
         {&shared.is_conj, "is_conj"}, {&shared.is_neg, "is_neg"}, {&shared.ptr, "ptr"},
-        {&shared.quick, "_quick"}, {&shared.stream_protocol, "__cuda_stream__"}, {&shared.shared_memory, "shared_memory"},
-        {&shared.cluster, "cluster"}, {&shared.cooperative, "cooperative"}, {&shared.programmatic, "programmatic"},
+        {&shared.quick, "_quick"}, {&shared.ask_launcher, "_ask_launcher"}, {&shared.stream_protocol, "__cuda_stream__"},
+        {&shared.shared_memory, "shared_memory"}, {&shared.cluster, "cluster"}, {&shared.cooperative, "cooperative"},
+        {&shared.programmatic, "programmatic"},
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if ((*texts[i].place = PyUnicode_InternFromString(texts[i].text)) == NULL) return -1;
-    if ((shared.signature_type = (PyTypeObject *)PyType_FromSpec(&signature_spec)) == NULL) return -1;
-    return (shared.lookup_type = (PyTypeObject *)PyType_FromSpec(&lookup_spec)) == NULL ? -1 : 0;
+    return (shared.signature_type = (PyTypeObject *)PyType_FromSpec(&signature_spec)) == NULL ? -1 : 0;
 }
 
 static int module_exec(PyObject *module) {
-    if (shared.lookup_type == NULL && make_shared() < 0) return -1;
+    if (shared.signature_type == NULL && make_shared() < 0) return -1;
     struct { const char *name; int value; } constants[] = {
         {"POINTER", POINTER}, {"INTEGER", INTEGER}, {"FLOAT", FLOAT}, {"DOUBLE", DOUBLE}, {"BOOLEAN", BOOLEAN},
         {"CONVERTED", CONVERTED}, {"MOST_BYTES", MOST_BYTES}, {"MOST_PARAMETERS", MOST_PARAMETERS},

@@ -6,17 +6,17 @@ Whatever the core does not know, and every error, it leaves to the method in Pyt
 import os
 import sys
 from collections.abc import Callable, Mapping
-from functools import update_wrapper, wraps
+from functools import wraps
 from importlib import import_module
 from types import ModuleType, NoneType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from jitlto.base import config
 from jitlto.base.errors import JitltoError
 from jitlto.base.types import cpp_name, is_exact
 from jitlto.cuda import device
 
-_INTERFACE = 14  # as in _launch.c
+_INTERFACE = 15  # as in _launch.c
 _MODULE = "jitlto.launch._launch"
 _MOST_ANSWERS = 1 << 15
 _exact: set[type] = {str, int, bool, type, NoneType}  # equal values of one of these are the same; others are added
@@ -64,6 +64,17 @@ def called(cls: type[_Class]) -> type[_Class]:
     return made
 
 
+def looked_up(cls: type[_Class]) -> type[_Class]:
+    """Have the core look in what a class's method ``launcher`` has answered before the method is called."""
+    core, owner = extension(), cast("Any", cls)
+    if core is not None:
+        method = owner.launcher
+        defaults = "".join(f", {name}={value!r}" for name, value in method.__wrapped__.__kwdefaults__.items())
+        text = f"launcher($self, /, *{defaults}, **configuration)\n--\n\n{method.__doc__}"
+        owner._ask_launcher, owner.launcher = method, core.make_lookup(cls, text)
+    return cls
+
+
 class Answers(list[Any]):
     """What a method has answered: a dict of all, and a table of what holds on all devices, which the core reads.
 
@@ -92,40 +103,31 @@ class Answers(list[Any]):
         self.known.clear()
 
 
-def remembered(
-    place: Callable[[], int],
-) -> Callable[[Callable[_Arguments, _Answer]], Callable[_Arguments, _Answer]]:
-    """Have a method's answers kept in the :class:`Answers` that the object has in ``_quick``.
+def remembered(method: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+    """Have a method's answers kept in the :class:`Answers` that the object has in ``_quick``, by device."""
 
-    Args:
-        place: Returns 0 if an answer holds for all devices, else a number of those for which it does.
-    """
+    core = extension()
 
-    def decorate(method: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
-        core = extension()
+    @wraps(method)
+    def ask(self: Any, /, *args: Any, **how: Any) -> Any:
+        values, names, answers = (*args, *how.values()), tuple(how), self._quick
+        try:
+            number = device.place()
+            spelled = values if _exact.issuperset(map(type, values)) else tuple(map(_spell, values))
+        except (JitltoError, TypeError):  # no device, or a wrong value, which the method reports
+            return method(self, *args, **how)
+        key = (number, names, spelled, *map(type, values))  # to Python 1, 1.0 and True are equal
+        answer = answers.known.get(key)
+        if answer is None:
+            answer = method(self, *args, **how)
+            if len(answers.known) >= _MOST_ANSWERS:
+                answers.clear()
+            answers.known[key] = answer
+        if core is not None and number == 0 and spelled is values:
+            answers.show(core, values, names, answer)
+        return answer
 
-        @wraps(method)
-        def ask(self: Any, /, *args: Any, **how: Any) -> Any:
-            values, names, answers = (*args, *how.values()), tuple(how), self._quick
-            try:
-                number = place()
-                spelled = values if _exact.issuperset(map(type, values)) else tuple(map(_spell, values))
-            except (JitltoError, TypeError):  # no device, or a wrong value, which the method reports
-                return method(self, *args, **how)
-            key = (number, names, spelled, *map(type, values))  # to Python 1, 1.0 and True are equal
-            answer = answers.known.get(key)
-            if answer is None:
-                answer = method(self, *args, **how)
-                if len(answers.known) >= _MOST_ANSWERS:
-                    answers.clear()
-                answers.known[key] = answer
-            if core is not None and number == 0 and spelled is values:
-                answers.show(core, values, names, answer)
-            return answer
-
-        return ask if core is None else update_wrapper(core.make_lookup(ask), method)  # type: ignore[return-value]
-
-    return decorate
+    return ask  # type: ignore[return-value]
 
 
 def _spell(value: Any) -> Any:

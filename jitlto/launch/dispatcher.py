@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from jitlto.base.errors import PlanError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
-from jitlto.cuda import device
 from jitlto.launch.core import Answers, called, remembered
 from jitlto.plan.configuration import normalize_configuration
 
@@ -59,7 +58,7 @@ class Dispatcher(Shared):
         """Be made again, in another process, by its family."""
         return partial(self._family.dispatcher, *self.names, **self._how, **self._fixed), ()
 
-    @remembered(lambda: device.kind())
+    @remembered
     def __call__(self, *values: object) -> Launcher:
         """Return the launcher for these values, one for each name.
 

@@ -18,7 +18,7 @@ from jitlto.base.frozen import Shared
 from jitlto.base.log import log
 from jitlto.base.text import check_type
 from jitlto.cuda import device, libraries
-from jitlto.launch.core import Answers, remembered
+from jitlto.launch.core import Answers, looked_up, remembered
 from jitlto.link.kernel_cache import LAYERS
 from jitlto.link.requests import find_chosen, request_key
 from jitlto.link.sources import REQUESTS, put_all
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.database.index import Index
     from jitlto.launch.dispatcher import Dispatcher
     from jitlto.launch.launcher import Launcher
-    from jitlto.link.requests import Contents, FamilyContents
+    from jitlto.link.requests import Contents
     from jitlto.plan.cache_entry import Chosen, LinkedKernel
     from jitlto.plan.enumeration import Kernel
     from jitlto.plan.plan import Plan, Request
@@ -56,6 +56,7 @@ def find_again(name: str, digest: str, location: str, session: Session) -> Kerne
     return known
 
 
+@looked_up
 class KernelFamily(Shared):
     """A family of kernels in a fragment database. Thread-safe.
 
@@ -75,14 +76,14 @@ class KernelFamily(Shared):
         self, name: str, database: FragmentDatabase | DatabaseFile, session: Session = sessions.default
     ) -> None:
         file = database if isinstance(database, DatabaseFile) else DatabaseFile.from_database(database)
-        self._hold(name, file.require(name), session)
-        self._file = file
+        self.name, self._held, self._file = name, file.require(name), file
+        #: The database, or the ``family.toml``, as the caller named it.
+        self.path: Path = file.path
+        self._begin(session)
         session.loaded.setdefault((name, file.contents.digest), self)
 
-    def _hold(self, name: str, held: FamilyContents, session: Session) -> None:
-        self.name = name
+    def _begin(self, session: Session) -> None:
         self.session = session
-        self._held = held
         self._quick = Answers()  # request → launcher
         self._launchers: dict[str, Launcher] = {}  # by digest
         # By digest, and whether it might have been linked fast: a link that fails would fail again.
@@ -113,11 +114,6 @@ class KernelFamily(Shared):
     def version(self) -> str:
         """The version that its author declares; empty if there is none."""
         return self._held.version
-
-    @property
-    def path(self) -> Path:
-        """The database, or the ``family.toml``, as the caller named it."""
-        return self._file.path
 
     @cached_property
     def database(self) -> FragmentDatabase:
@@ -231,7 +227,7 @@ class KernelFamily(Shared):
             asked.add(key)
         return asked.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
 
-    @remembered(lambda: device.kind())
+    @remembered
     def launcher(
         self,
         *,

@@ -6,26 +6,26 @@ opened as a database. Times of files tell only whether to look again; what is co
 
 from __future__ import annotations
 
-import filecmp
+import atexit
 import hashlib
-import json
 import os
-import sys
+import tempfile
 import threading
 from collections.abc import Callable, Collection, Mapping, Set
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
-from jitlto.base.errors import MissingProviderError, NoDeviceError
-from jitlto.base.files import EDITABLE, SUFFIX, Identity, identity
-from jitlto.base.lock import locked
+from jitlto.base.errors import NoDeviceError, PlanError
+from jitlto.base.files import SUFFIX, Identity, identity, no_temporary_directory, remove_directory
 from jitlto.base.log import log, warn_once
-from jitlto.base.user_caches import UserCache
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import open_cache
 from jitlto.build.execution.workers import local_executor
+from jitlto.build.family_files import declared_places
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.compile.compiler import find_toolchain
@@ -49,10 +49,18 @@ from jitlto.runtime.session import Session
 if TYPE_CHECKING:  # not imported at run time: it loads cuda.core and NumPy, and planning needs neither
     from jitlto.launch.launcher import Launcher
 
-Answer = TypeVar("Answer")
-
 _PATIENCE = 600.0  # seconds of waiting for another process that compiles for the same family
-_KEPT = 100  # databases of one family
+_ALL = "all"
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What is compiled of a state of the sources, and grows with what is asked of it: one open database a target."""
+
+    state: object
+    keys: Set[FragmentKey]
+    family: KernelFamily
+    asked: set[object] = field(default_factory=set)
 
 
 class SourceFamily(KernelFamily):
@@ -69,32 +77,28 @@ class SourceFamily(KernelFamily):
     """
 
     def __init__(self, path: Path, session: Session) -> None:
-        self._toml = find_family(path.absolute())  # so that a later chdir has no effect
+        self.path = find_family(path.absolute())  # so that a later chdir has no effect
         self._locks: dict[int, Any] = {}  # by process: a fork has none that a thread of its parent holds
         self._watched: dict[str, Identity] = {}
         self._rendered: dict[Architecture | None, RenderedFamilies] = {None: RenderedFamilies(())}  # by target
-        self._parts: dict[object, tuple[object, KernelFamily]] = {}  # with the state of the sources
+        self._parts: dict[Architecture | str | None, _Part] = {}  # by target, and of all kernels
         self._update()
-        self._hold(self.name, self._held, session)
+        self._begin(session)
+        self._launchers = WeakValueDictionary()  # type: ignore[assignment]  # of all parts
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be loaded again, in another process, from the same path."""
-        return SourceFamily, (self._toml, self.session)
-
-    @property
-    def path(self) -> Path:
-        """The path of the ``family.toml``."""
-        return self._toml
+        return SourceFamily, (self.path, self.session)
 
     @property
     def location(self) -> Path:
         """The path of the ``family.toml``."""
-        return self._toml
+        return self.path
 
     @property
     def in_place(self) -> bool:
         """True if there is a ``family.toml``."""
-        return self._toml.is_file()
+        return self.path.is_file()
 
     @property
     def record(self) -> FamilyRecord:
@@ -120,7 +124,10 @@ class SourceFamily(KernelFamily):
     def _whole(self) -> KernelFamily:
         with self._lock:
             self._update()
-            return self._made(None, lambda: RenderedFamilies([load_family(self.path)]))
+            if (part := self._parts.get(_ALL)) is None or part.state is not self._state:
+                built = self._build(RenderedFamilies([load_family(self.path)]))
+                part = self._parts[_ALL] = _Part(self._state, frozenset(), built)
+            return part.family
 
     @property
     def _lock(self) -> Any:
@@ -128,89 +135,91 @@ class SourceFamily(KernelFamily):
 
     def planner(self, /, entry: str | None = None, **configuration: object) -> Planner[Launcher]:
         """Return a planner for fragments that are compiled for the current device, or for any if there is none."""
-        part, given = self._part(entry, configuration, None)
+        part, given = self._part(None, configuration, self._select_kernel, entry, False)
         return part.planner(entry, **given)
 
-    def plan(
-        self,
-        *,
-        entry: str | None = None,
-        arch: str | Architecture | None = None,
-        link_mode: str = "lto",
-        link_options: Mapping[str, object] | None = None,
-        **configuration: object,
-    ) -> Plan:
+    def plan(self, *, entry: str | None = None, arch: str | Architecture | None = None, **asked: Any) -> Plan:
         """Compile what a configuration selects, for the target, and resolve it."""
-        how: dict[str, Any] = {"arch": arch, "link_mode": link_mode, "link_options": link_options}
-        return self._ask(entry, configuration, arch, lambda part, given: part.plan(entry=entry, **how, **given))
+        plan: Plan = self._ask("plan", entry, arch, asked, {"arch": arch})
+        return plan
 
-    def launcher(
-        self,
-        *,
-        entry: str | None = None,
-        link_mode: str = "lto",
-        link_options: Mapping[str, object] | None = None,
-        **configuration: object,
-    ) -> Launcher:
+    def launcher(self, *, entry: str | None = None, **asked: Any) -> Launcher:
         """Return the launcher of a configuration on the current device, the same one until its code has changed.
 
         Raises:
             JitltoError: As that of a database; or the sources do not build, and earlier launchers stay usable.
         """
         device.current()  # raises if there is none, before anything is compiled
-        how: dict[str, Any] = {"link_mode": link_mode, "link_options": link_options}
-        return self._ask(entry, configuration, None, lambda part, given: part.launcher(entry=entry, **how, **given))
+        launcher: Launcher = self._ask("launcher", entry, None, asked, {})
+        return launcher
 
     def callback(
         self, group: str, /, *, arch: str | Architecture | None = None, **configuration: object
     ) -> tuple[str, bytes]:
         """Compile a device function for a library that links it itself; see :meth:`KernelFamily.callback`."""
-        with self._lock:
-            self._update()
-            given = normalize_configuration(configuration, self.parameters, self.name)
-            own = (each for each in self._own if each.key.group == group and agrees(each.pairs, given))
-            part = self._compiled(arch, (group, *sorted(given.items())), lambda: {each.key for each in own})
-        return part.callback(group, arch=arch, **given)
+        part, _ = self._part(arch, configuration, self._select_group, group)
+        return part.callback(group, arch=arch, **configuration)
 
     def _ask(
         self,
+        method: str,
         entry: str | None,
-        configuration: Mapping[str, object],
         arch: str | Architecture | None,
-        ask: Callable[[KernelFamily, dict[str, Any]], Answer],
-    ) -> Answer:
+        asked: dict[str, Any],
+        how: dict[str, Any],
+    ) -> Any:
+        """Call a method of what is compiled for a configuration, which is ``asked`` with the options of its link."""
+        how |= {name: asked.pop(name) for name in ("link_mode", "link_options") if name in asked}
         try:
-            return ask(*self._part(entry, configuration, arch))
-        except MissingProviderError:  # the fragments that do not agree say what there is
-            return ask(*self._part(entry, configuration, arch, is_wide=True))
+            part, given = self._part(arch, asked, self._select_kernel, entry, False)
+            return getattr(part, method)(entry=entry, **how, **given)
+        except PlanError:  # the fragments that do not agree say what there is
+            part, given = self._part(arch, asked, self._select_kernel, entry, True)
+            return getattr(part, method)(entry=entry, **how, **given)
 
     def _part(
         self,
-        entry: str | None,
-        configuration: Mapping[str, object],
         arch: str | Architecture | None,
-        *,
-        is_wide: bool = False,
+        configuration: Mapping[str, object],
+        select: Callable[..., set[FragmentKey]],
+        *asked: object,
     ) -> tuple[KernelFamily, dict[str, Any]]:
-        """Return what agrees with a configuration, compiled for an architecture, and what of the configuration it has.
+        """Return what is selected for a configuration, compiled for an architecture, and what it has of the former.
 
         Args:
-            is_wide: Also compile the groups of which nothing agrees.
+            select: Gets the configuration and what is ``asked`` of it, and returns the keys of fragments.
 
         Raises:
-            PlanError: If not exactly one entrypoint agrees, which is known without compiling.
-            JitltoError: If the sources are not those of a family, or do not build.
+            JitltoError: As ``select``; or the sources are not those of a family, or do not build.
         """
         with self._lock:
             self._update()
-            given = normalize_configuration(configuration, self.parameters, self.name)
-            choose = partial(self._choose, entry, given, is_wide=is_wide)
-            part = self._compiled(arch, (is_wide, entry, *sorted(given.items())), choose)
+            given, target = normalize_configuration(configuration, self.parameters, self.name), _target(arch)
+            what, part = (*asked, *sorted(given.items())), self._parts.get(target)
+            if part is None or part.state is not self._state:
+                part = None
+            if part is None or what not in part.asked:
+                keys = select(given, *asked) | (part.keys if part else set())
+                if part is None or keys != part.keys:
+                    if target not in self._rendered:
+                        self._rendered[target] = _render(self.path, target)
+                    built = self._build(self._rendered[target].select(lambda each: each.key in keys))
+                    part = self._parts[target] = _Part(self._state, keys, built)
+                part.asked.add(what)
+            built = part.family
         # It lacks parameters on which its kernels do not depend.
-        return part, {name: value for name, value in given.items() if name in part.parameters}
+        return built, {name: value for name, value in given.items() if name in built.parameters}
 
-    def _choose(self, entry: str | None, given: Mapping[str, str], *, is_wide: bool) -> set[FragmentKey]:
-        """Return the keys of what :meth:`_part` compiles."""
+    def _select_group(self, given: Mapping[str, str], group: str) -> set[FragmentKey]:
+        """Return the fragments of a group that agree with a configuration."""
+        return {each.key for each in self._own if each.key.group == group and agrees(each.pairs, given)}
+
+    def _select_kernel(self, given: Mapping[str, str], entry: str | None, is_wide: bool) -> set[FragmentKey]:
+        """Return what agrees with a configuration, and where nothing of a group does, perhaps all of that.
+
+        Raises:
+            PlanError: If not exactly one entrypoint agrees, which is known without compiling.
+        """
         asked = {**given, "entry": entry} if entry else given
         agreeing = [each for each in self._own if agrees(each.pairs, asked)]
         if sum(each.group.role is Role.ENTRYPOINT for each in agreeing) != 1:
@@ -247,68 +256,51 @@ class SourceFamily(KernelFamily):
         if "best" in self.__dict__:
             self.best.forget()
 
-    def _compiled(
-        self, arch: str | Architecture | None, asked: object, choose: Callable[[], Set[FragmentKey]]
-    ) -> KernelFamily:
-        """Return the fragments that are chosen for what is asked, compiled for an architecture, as a family."""
-        target = _target(arch)
-
-        def select() -> RenderedFamilies:
-            if target not in self._rendered:
-                self._rendered[target] = _render(self.path, target)
-            keys = choose()
-            return self._rendered[target].select(lambda each: each.key in keys)
-
-        return self._made((target, asked), select)
-
-    def _made(self, what: object, select: Callable[[], RenderedFamilies]) -> KernelFamily:
-        """Return what is built of some sources, the same one until one of its fragments has changed."""
-        state, made = self._parts.get(what, (None, None))
-        if made is None or state is not self._state:
-            made = self._build(select(), made)
-            self._parts[what] = self._state, made
-        return made
-
-    def _build(self, sources: RenderedFamilies, before: KernelFamily | None) -> KernelFamily:
-        """Build a database, unless it is that of the family ``before``; it is named by its digest."""
-        about = json.dumps([os.path.realpath(self.path), sys.prefix])  # another environment has another compiler
-        databases = self.session.config.cache_dir / EDITABLE
-        directory = databases / hashlib.sha256(about.encode("utf-8", "surrogateescape")).hexdigest()
-        UserCache(EDITABLE, "databases", databases, 0).open()  # this user's own: it becomes code
-        directory.mkdir(mode=0o700, exist_ok=True)
-        warn_once(__name__, directory, "%s: fragments are compiled when they are asked for", self.path)
-        made = directory / f".{os.urandom(8).hex()}{SUFFIX}"
-        with locked(directory / "building.lock", _PATIENCE, f"compiles fragments of {self.name}"):
-            try:
-                cache, workers = open_cache(), local_executor()  # no shared store: who edits is alone
-                report = build(sources, made, executor=workers, cache=cache, allow_incomplete=True)
-                path = directory / f"{report.digest}{SUFFIX}"
-                if not (path.exists() and filecmp.cmp(made, path, shallow=False)):  # perhaps damaged
-                    made.replace(path)
-            finally:
-                made.unlink(missing_ok=True)
-            for old in sorted(directory.glob(f"[!.]*{SUFFIX}"), key=os.path.getmtime)[:-_KEPT]:
-                old.unlink(missing_ok=True)
+    def _build(self, sources: RenderedFamilies) -> KernelFamily:
+        """Build a database, and return the family of it."""
+        place = os.path.realpath(self.path)
+        warn_once(__name__, place, "%s: fragments are compiled when they are asked for", self.path)
+        cache = open_cache()  # no shared store: who edits is alone
+        key = hashlib.sha256(os.fsencode(place)).hexdigest()
+        is_alone = cache.store.locked(key, _PATIENCE, f"compiles fragments of {self.name}") if cache else nullcontext()
+        with is_alone:
+            path = _directory() / f"{os.urandom(8).hex()}{SUFFIX}"
+            report = build(sources, path, executor=local_executor(), cache=cache, is_proved=False)
         log(__name__, "info", "%s: %s", self.path, report.summary)
-        if before is not None and before.contents.digest == report.digest:
-            return before
         database = FragmentDatabase(path, list(report.fragments))
         file = DatabaseFile(self.path, database.location, Contents.from_database(database), database)
-        return KernelFamily(self.name, file, self.session)
+        made = KernelFamily(self.name, file, self.session)
+        made._launchers = self._launchers
+        return made
+
+
+_directories: dict[int, Path] = {}  # by process
+
+
+def _directory() -> Path:
+    """Return a directory for the databases of this process, which is removed at its end."""
+    process = os.getpid()
+    if process not in _directories:
+        try:
+            _directories[process] = made = Path(tempfile.mkdtemp(prefix="jitlto-loaded-"))
+        except OSError as error:
+            raise no_temporary_directory(error) from error
+        atexit.register(_remove, made, process)
+    return _directories[process]
+
+
+def _remove(directory: Path, process: int) -> None:
+    if os.getpid() == process:  # not a fork, which does the same at its end
+        remove_directory(directory)
 
 
 def _paths(families: Collection[FamilyDeclaration]) -> set[str]:
     """Return what lies where sources are, and the directories in which another file might be found first."""
-    templates = {each.template for family in families for each in family.groups if each.template}
-    templates |= {template for family in families for _, template in family.generated}
-    searched = {folder for each in families for folder in (*each.include, *each.templates)}
-    searched |= {each.parent for each in templates}
+    named, searched = (set[Path]().union(*each) for each in zip(*map(declared_places, families), strict=True))
     shared = {project_root(each.path) / name for each in families for name in ("matrices", "templates")}
-    files = {each.path for each in families} | templates
-    files |= {group.matrix for family in families for group in family.groups if group.matrix}
     found = {path for path, _ in walk_places(searched)}
     found |= {path for path, is_folder in walk_places(shared) if is_folder}
-    return found | {str(path) for each in files for path in (each, each.parent)} | {*map(str, searched | shared)}
+    return found | {str(path) for each in named for path in (each, each.parent)} | {*map(str, searched | shared)}
 
 
 def _read_paths(rendered: RenderedFamilies) -> set[str]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import LinkError, PlanError
 from jitlto.base.frozen import Shared
+from jitlto.cuda import device
 from jitlto.launch.core import Answers, called, remembered
 from jitlto.plan.configuration import normalize_configuration
 from jitlto.record.tuning import Block, TuneRecord, Variant
-from jitlto.tuning import devices, wisdom_file
+from jitlto.tuning import wisdom_file
 
 if TYPE_CHECKING:
     from jitlto.launch.launcher import Launcher
@@ -57,7 +58,7 @@ class Chooser(Shared):
         """Be made again, in another process, by its family."""
         return getattr, (self._family, "best")
 
-    @remembered(devices.place)
+    @remembered
     def __call__(self, **problem: object) -> Best:
         """Return the best variant for a problem: its sizes and parameters.
 
@@ -86,7 +87,7 @@ class Chooser(Shared):
         What was measured for the nearest bucket goes first; of what is equally near, the user's own.
         """
         asked = Problem.read(self._family, problem)
-        about = self._family.name, asked.entry, asked.configuration, asked.bucket, devices.current_kind()
+        about = self._family.name, asked.entry, asked.configuration, asked.bucket, device.current_kind()
         exact = [name for name, rule in asked.record.sizes if rule == "exact"]
         found = [entry for layer in self.knowledge for entry in layer.find(*about, exact)]
         answers = map(asked.answer, sorted(found, key=lambda entry: entry.distance(asked.bucket)))

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from jitlto.base.errors import PlanError, TuningError
+from jitlto.cuda import device
 from jitlto.launch.arguments import show_array
 from jitlto.link.parallel import run_parallel
 from jitlto.record.tuning import Variant
-from jitlto.tuning import devices, wisdom_file
+from jitlto.tuning import wisdom_file
 from jitlto.tuning.bench import Bench
 from jitlto.tuning.best import Best, Problem
 from jitlto.tuning.search import Outcome, search
@@ -80,7 +81,7 @@ def tune(
     outcome = search(existing, prepare, measures.time, budget=left, clock=time.monotonic)
     trials = tuple(Trial(each.variant, each.seconds, len(each.times)) for each in outcome.candidates)
     configuration = tuple(sorted(asked.configuration.items()))
-    entry = Entry(family.name, asked.entry, configuration, asked.bucket, devices.current_kind(), trials)
+    entry = Entry(family.name, asked.entry, configuration, asked.bucket, device.current_kind(), trials)
     if save:
         wisdom_file.add(own, entry)
     return TuneReport(entry, outcome)

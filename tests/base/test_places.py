@@ -31,11 +31,8 @@ x = ["1"]
 [device.op]
 matrix = {type = ["float", "double"], "q/r~" = {}}
 ['quoted.name']
-[[several]]
+[inner.'x']
 n = 1.5
-[[several]]
-[several.inner]
-n = 2
 """
 
 
@@ -68,7 +65,7 @@ def test_every_part_of_a_toml_document_has_its_place() -> None:
         "/device/op": "op]",
         "/device/op/matrix/type/1": '"double"',
         "/device/op/matrix/q~1r~0": '"q/r~"',
-        "/several/1/inner/n": "n = 2",
+        "/inner/x/n": "n = 1.5",
     }.items():
         line, column = places[pointer]
         assert lines[line - 1][column - 1 :].startswith(text), pointer

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.errors import JitltoError
-from jitlto.base.user_caches import UserCache, kept_databases, user_caches
+from jitlto.base.user_caches import UserCache, user_caches
 from tests.support.errors import raises
 
 
@@ -20,17 +20,6 @@ def test_the_caches_follow_the_settings(empty_cache: Path) -> None:
         ("cubins", empty_cache / "cubins"),
         ("build", empty_cache / "build"),
     ]
-
-
-def test_clearing_databases_leaves_what_is_built_for_the_first_time(empty_cache: Path) -> None:
-    kept = kept_databases()
-    kept.open()
-    whole, begun = kept.directory / "whole" / "a.fragdb", kept.directory / "begun" / "b.lock"
-    for path in (whole, begun):
-        path.parent.mkdir()
-        path.touch()
-    assert kept.prune(-1) == 1
-    assert (whole.parent.exists(), begun.exists()) == (False, True)
 
 
 def test_looking_at_a_cache_does_not_make_it(cache: UserCache) -> None:

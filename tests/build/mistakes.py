@@ -1,5 +1,10 @@
-"""Mistakes that authors make: each is one edit of a small family, with the place and the words of what a build says."""
+"""Mistakes that authors make: each is one edit of a small family, with the place and the words of what a build says.
 
+``python -m tests.build.mistakes`` prints the table of docs/errors.md.
+"""
+
+import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -431,3 +436,18 @@ MISTAKES = {
         ("__DATE__",),
     ),
 }
+
+
+def table() -> str:
+    """Return the table for readers: what the first line names, its code, and the mistakes of which it is said."""
+    kinds = {"family.toml": "`family.toml`", "cu.jinja": "template", "json": "matrix", "cuh": "header"}
+    rows: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, mistake in MISTAKES.items():
+        kind = next(kind for end, kind in kinds.items() if mistake.at.endswith(end))
+        rows[kind, mistake.code].append(re.sub(r"^an? ", "", name))
+    lines = [f"| {kind}, `{code}` | {'; '.join(names)} |" for (kind, code), names in sorted(rows.items())]
+    return "\n".join(["| first line | mistakes |", "| --- | --- |", *lines])
+
+
+if __name__ == "__main__":
+    print(table())

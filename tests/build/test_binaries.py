@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,13 +10,14 @@ import pytest
 
 from jitlto.base.errors import ArchitectureError, BuildError, FamilyError, RenderError, VersionError
 from jitlto.base.versions import Architecture, Version
+from jitlto.build.family_files import family_files
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
 from jitlto.build.shards import Shard
 from jitlto.check.check import check
-from jitlto.compile.family_files import family_files
 from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.compatibility import select_image
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import load_family
 from jitlto.record.fragment import Fragment, ImageKind
@@ -64,6 +66,11 @@ def ptx(text: str = LIBRARY) -> bytes:
 
 def cubin(text: str = LIBRARY) -> bytes:
     return relocatable_cubin(text, "sm_90")
+
+
+def linked() -> bytes:
+    kernel = compiled("__global__ void k(float* x) { *x = 1; }").ltoir[BASE]
+    return link([LinkInput(InputKind.LTOIR, kernel, "k")], Architecture(90), ["-lto"]).data
 
 
 def joined(*images: tuple[ImageKind, bytes, Architecture]) -> bytes:
@@ -294,6 +301,9 @@ _WRONG: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "an empty archive": (lambda: b"!<arch>\n", "build-binary-unreadable", "no device code"),
     "PTX cut off": (lambda: ptx()[:-40], "build-binary-unreadable", "PTX"),
     "a fatbin cut off": (lambda: fatbin(ImageKind.LTOIR)[:900], "build-binary-unreadable", "no device code"),
+    "a cubin cut off": (lambda: cubin()[:900], "build-binary-unreadable", "cut off"),
+    "a program of the host": (lambda: Path(sys.executable).read_bytes(), "build-binary-unreadable", "no device"),
+    "a linked cubin": (linked, "build-binary-unreadable", "linked already"),
     "no function": (lambda: ltoir(LIBRARY.replace("twice", "thrice")), "build-binary-missing", "twice"),
     "other types": (lambda: cubin(OTHER_TYPES), "build-binary-missing", "op<float>"),
 }  # fmt: skip

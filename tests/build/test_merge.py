@@ -302,7 +302,7 @@ def test_the_command_merges_and_prints_a_summary(hand: Whole, tmp_path: Path) ->
     one, two = (str(path) for path in hand.parts(tmp_path, 2))
     done = CliRunner().invoke(cli, ["merge", "-o", str(tmp_path / "merged"), two, one])
     assert done.exit_code == 0
-    assert "5 fragments from 2 files in" in done.output
+    assert "5 fragments → 4 kernels from 2 files in" in done.output
     assert "warning: the matrix is odd" in done.output
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
     done = CliRunner().invoke(cli, ["merge", "--json", "-o", str(tmp_path / "merged"), two, one])

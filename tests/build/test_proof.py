@@ -12,7 +12,7 @@ from jitlto.base.errors import BuildError, CompileError
 from jitlto.base.versions import Architecture
 from jitlto.build import proof
 from jitlto.build.causes import group_causes
-from jitlto.build.proof import FamilyProof, prove_once, require_kernels
+from jitlto.build.proof import FamilyProof, Planned, prove_once, require_kernels
 from jitlto.build.proofs import Proofs
 from jitlto.database import FragmentDatabase
 from jitlto.database.writer import write
@@ -45,7 +45,7 @@ def record(
 
 def prove(families: list[FamilyRecord], fragments: Iterable[Fragment], **how: bool) -> list[Diagnostic]:
     with open_written(fragments, families) as database:
-        return require_kernels(database, **how)  # type: ignore[arg-type]
+        return require_kernels(database, **how)[1]  # type: ignore[arg-type]
 
 
 def causes(*fragments: Fragment) -> list[Diagnostic]:
@@ -150,22 +150,22 @@ def test_a_kernel_that_defines_what_a_group_is_there_for_gets_advice(own: str) -
 def test_a_proof_is_kept_by_digest_and_a_failure_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     proofs = Proofs(CacheDir(tmp_path / "cache", 1 << 20))
 
-    def once(digest: str, *fragments: Fragment, allow_incomplete: bool = False) -> list[Diagnostic]:
+    def once(digest: str, *fragments: Fragment, allow_incomplete: bool = False) -> tuple[Planned, list[Diagnostic]]:
         advice: list[Diagnostic] = []
         with open_written(fragments, [record(*fragments)]) as database:
             monkeypatch.setattr(proof, "FragmentDatabase", lambda *_: database)
             given = proofs, advice, database.fragments(), database.path, digest * 64
-            prove_once(*given, allow_incomplete=allow_incomplete)
-        return advice
+            return prove_once(*given, allow_incomplete=allow_incomplete), advice
 
     good, bad = (kernel(OP), fragment("op", provides=[OP])), kernel(OP)
     for _ in range(2):
         with raises(BuildError, "build-unplanned-kernels"):
             once("1", bad)
-        assert once("1", bad, allow_incomplete=True)
-    assert once("2", *good) == []
+        assert once("1", bad, allow_incomplete=True)[1]
+    known = Planned({"f": 1}, ("f", {}))
+    assert once("2", *good) == (known, [])
     monkeypatch.setattr(proof, "enumerate_kernels", None)
-    assert once("2", *good) == []
+    assert once("2", *good) == (known, [])
     with pytest.raises(TypeError):
         once("3", *good)
 

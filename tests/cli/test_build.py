@@ -2,6 +2,7 @@
 
 import gc
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ def test_one_family_is_built_into_a_database_of_its_name(tmp_path: Path) -> None
     assert set(FragmentDatabase(tmp_path / "cluster.fragdb").families) == {"cluster", "common"}
     before = {*tmp_path.iterdir()}
     fails(jitlto("build", "mini", "cluster", cwd=tmp_path), 2, "mini, cluster", "-o DB")
+    fails(jitlto("build", "mini.fragdb", cwd=tmp_path), 1, "mini.fragdb", "a fragment database", "family.toml")
     fails(jitlto("build", "mini", "--shard", "1/2", cwd=tmp_path), 2, "mini", "-o DB")
     fails(jitlto("build", "mini", "--only", "data_type=float", cwd=tmp_path), 2, "a part of mini", "-o DB")
     assert {*tmp_path.iterdir()} == before
@@ -45,10 +47,22 @@ def test_a_database_of_other_families_is_not_replaced_in_silence(tmp_path: Path)
     assert (done.returncode, "mini.fragdb holds another mini," in done.stderr) == (0, True)
 
 
-def test_scripts_may_go_on_to_say_that_architectures_are_not_compared(tmp_path: Path) -> None:
-    toml = write_family(tmp_path / "mini", MINI)
-    done = jitlto("build", toml, "-o", tmp_path / "o.fragdb", "-q")
-    assert done.returncode == 0, done.stderr
+def test_a_build_tells_how_many_kernels_it_makes_and_what_to_do_next(tmp_path: Path) -> None:
+    write_family(tmp_path / "mini", MINI)
+    for _ in range(2):  # an unchanged database is not planned again
+        done = jitlto("build", "mini", cwd=tmp_path)
+        assert done.stdout.startswith("6 fragments → 4 kernels in mini.fragdb")
+        first, second = (line.removeprefix("next:").strip() for line in done.stderr.splitlines()[-2:])
+        for line, command in ((first, "check"), (second, "plan")):
+            assert line.startswith(f"jitlto {command} mini.fragdb ")
+            succeeds(*shlex.split(line)[1:], cwd=tmp_path)
+    assert json.loads(succeeds("build", "mini", "--json", cwd=tmp_path))["kernels"] == {"mini": 4}
+
+
+def test_a_plan_of_several_families_names_one_and_its_entrypoint(tmp_path: Path) -> None:
+    write_family(tmp_path, SHARED)
+    done = jitlto("build", "cluster", "-o", "all.fragdb", cwd=tmp_path)
+    succeeds(*shlex.split(done.stderr.splitlines()[-1])[1:], cwd=tmp_path)
 
 
 def test_a_failure_is_json_too_where_json_was_asked_for() -> None:
@@ -134,7 +148,7 @@ def test_neither_are_they_in_the_family_that_another_uses(tmp_path: Path) -> Non
 
 def test_a_family_that_the_named_one_uses_is_named(tmp_path: Path) -> None:
     write_family(tmp_path, SHARED)
-    assert "of cluster, common in" in succeeds("build", tmp_path / "cluster", "-o", tmp_path / "c.fragdb")
+    assert "of cluster, common →" in succeeds("build", tmp_path / "cluster", "-o", tmp_path / "c.fragdb")
 
 
 def only(tmp_path: Path, *arguments: str) -> list[str]:

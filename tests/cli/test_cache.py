@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import fails, jitlto
+from tests.support.commands import fails, jitlto, succeeds
+from tests.support.families import MINI, write_family
 
 TWICE = ("data_type=float", "op_name=twice")
 
@@ -17,29 +18,17 @@ def own(tmp_path: Path) -> dict[str, str]:
     return {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
 
 
-def _info(own: dict[str, str], **variables: str) -> dict[str, dict[str, object]]:
-    described = json.loads(jitlto("cache", "info", "--json", **own, **variables).stdout)
-    return {item["name"]: item for item in described["caches"]}
-
-
-def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, str], tmp_path: Path) -> None:
-    assert f"from sources: {tmp_path}/cache/editable: empty, 0 B" in jitlto("cache", "info", **own).stdout
-    kept = tmp_path / "cache" / "editable" / "ab"
-    kept.mkdir(parents=True, mode=0o700)
-    (tmp_path / "cache" / "editable").chmod(0o700)
-    for name, data in (("fragments.fragdb", bytes(5000)), ("fragments.json", b"[]"), ("fragments.lock", b"")):
-        (kept / name).write_bytes(data)
-    (tmp_path / "cache" / "editable" / "link").symlink_to(tmp_path)
-    (tmp_path / "mine.fragdb").touch()
-    assert f"{tmp_path}/cache/editable: 1 database, 4.9 KiB\n" in jitlto("cache", "info", **own).stdout
-    listed = _info(own)["editable"]
-    assert (listed["entries"], listed["bytes"], listed["bound"]) == ({"databases": 1}, 5002, None)
-    assert "cache/editable" not in jitlto("cache", "clear", "--only", "build", **own).stdout
-    (tmp_path / "cache" / "build").mkdir(mode=0o700, exist_ok=True)
-    assert "editable: removed 1 entry, 4.9 KiB; 0 B left" in jitlto("cache", "clear", **own).stdout
-    assert not kept.exists()
-    assert (tmp_path / "mine.fragdb").exists()
-    assert "removed 0 entries" in jitlto("cache", "clear", "--only", "editable", **own).stdout
+def test_caches_are_counted_and_cleared(own: dict[str, str], tmp_path: Path) -> None:
+    write_family(tmp_path / "mini", MINI)
+    assert f"build cache: {tmp_path}/cache/build: empty, 0 B" in jitlto("cache", "info", **own).stdout
+    succeeds("build", tmp_path / "mini", "-o", tmp_path / "mini.fragdb", **own)
+    described = json.loads(jitlto("cache", "info", "--json", **own).stdout)["caches"]
+    (build,) = (each for each in described if each["name"] == "build")
+    assert build["entries"]["compiled"] == 6
+    assert 0 < build["bytes"] < build["bound"]
+    assert "cache/build" not in jitlto("cache", "clear", "--only", "cubins", **own).stdout
+    assert "cache/build: removed" in jitlto("cache", "clear", **own).stdout
+    assert f"{tmp_path}/cache/build: empty, 0 B" in jitlto("cache", "info", **own).stdout
 
 
 def test_a_file_in_place_of_the_directory_is_an_error(tmp_path: Path) -> None:

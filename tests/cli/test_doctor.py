@@ -34,7 +34,7 @@ def test_a_cache_that_other_commands_refuse_is_not_well_and_one_that_can_be_made
         assert found["ok"] is (why is None)
         assert (why or name) in str(found["value"])
         told = json.loads(jitlto("cache", "info", "--json", **own).stdout)
-        assert {cache["usable"] for cache in told["caches"] if cache["name"] != "editable"} == {found["ok"]}
+        assert {cache["usable"] for cache in told["caches"]} == {found["ok"]}
     assert not (tmp_path / "new").exists()
 
 

@@ -20,6 +20,10 @@ FAMILIES = {
         "family.toml": '[entrypoint.scale]\nmatrix = {n = ["unsigned", "size_t"]}\ninstantiate = "own::scale<{{n}}>"\n',
         "scale.cuh": HEADER,
     },
+    "a header with other kernels": {
+        "family.toml": '[entrypoint.scale]\nmatrix = {n = ["int", "size_t"]}\ninstantiate = "::own::scale<{{n}}>"\n',
+        "scale.cuh": f"{HEADER}__global__ void other(int* x) {{ *x = 1; }}\n",
+    },
     "a matrix": {
         "family.toml": '[entrypoint.scale]\nmatrix = "family.json"\nkey = ["n"]\ninstantiate = "own::scale<{{n}}>"\n',
         "family.json": '{"n": ["unsigned", "size_t"]}',
@@ -44,7 +48,7 @@ def test_the_minimal_family_builds_by_the_command_that_is_printed(tmp_path: Path
     said = succeeds("new", "--minimal", "My-Kernel", cwd=tmp_path)
     program, *command = shlex.split(said.partition("build it: ")[2])
     assert program == "jitlto"
-    assert "2 fragments in My-Kernel.fragdb" in succeeds(*command, cwd=tmp_path)
+    assert "2 fragments → 2 kernels in My-Kernel.fragdb" in succeeds(*command, cwd=tmp_path)
     assert "no call" in succeeds(
         "plan", "My-Kernel", "type=double", "--db", "My-Kernel.fragdb", "--arch", "sm_90", cwd=tmp_path
     )

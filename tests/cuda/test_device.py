@@ -8,7 +8,7 @@ _ASK = """
 import traceback
 from jitlto.base.errors import NoDeviceError
 from jitlto.cuda import device
-for ask in (device.current, device.kind):
+for ask in (device.current, device.place):
     try:
         ask()
     except NoDeviceError as error:

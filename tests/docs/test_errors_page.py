@@ -6,6 +6,7 @@ import re
 import pytest
 
 from jitlto.base import errors
+from tests.build.mistakes import table
 from tests.support.process import ROOT
 from tests.support.source_code import syntax_trees
 
@@ -75,6 +76,10 @@ def test_the_page_lists_the_codes_of_the_package_and_no_others() -> None:
     assert given - listed - cases == set(), "not in docs/errors.md"
     assert listed - given - composed == set(), "in docs/errors.md, but nothing raises them"
     assert {case for case in cases if not any(code.endswith(f"-{case}") for code in listed)} == set()
+
+
+def test_the_table_of_mistakes_is_that_of_the_tests() -> None:
+    assert table() in PAGE.read_text("utf-8"), "it is what `python -m tests.build.mistakes` prints"
 
 
 @pytest.mark.parametrize("name", CLASSES.values())

@@ -27,7 +27,7 @@ def asked(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.F
     configurations: list[dict[str, Any]] = []
     stand_in = SimpleNamespace(compute_capability=(9, 0))
     monkeypatch.setattr(device, "current", lambda: stand_in)
-    monkeypatch.setattr(device, "kind", lambda: 0)
+    monkeypatch.setattr(device, "place", lambda: 0)
     monkeypatch.setattr(type(mini.session), "is_recording", True)  # so that nothing is looked up
 
     def planner(entry: str | None, **configuration: Any) -> SimpleNamespace:
@@ -83,7 +83,7 @@ def test_after_a_fork_both_look_ups_ask_for_the_device(
     for _ in range(3):
         mini.launcher(**ONE)
         choose(*ONE.values())
-    monkeypatch.setattr(device, "kind", device.raise_forked_error)
+    monkeypatch.setattr(device, "place", device.raise_forked_error)
     monkeypatch.setattr(device, "current", device.raise_forked_error)
     if core := core_module.extension():
         core.forget()
@@ -100,7 +100,7 @@ def test_where_devices_differ_each_call_asks_for_the_current_one(
     found: dict[int, list[object]] = {90: [], 100: []}
     for _ in range(3):
         for kind, launchers in found.items():
-            monkeypatch.setattr(device, "kind", lambda kind=kind: kind)
+            monkeypatch.setattr(device, "place", lambda kind=kind: kind)
             launchers += [mini.launcher(**ONE), choose(*ONE.values())]
     assert [len(set(map(id, launchers))) for launchers in found.values()] == [1, 1]
     assert found[90][0] is not found[100][0]

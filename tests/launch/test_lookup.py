@@ -1,6 +1,7 @@
 """The compiled core's look-ups: the same arguments, the same answer; nothing is kept or dropped that should not be."""
 
 import gc
+import inspect
 import sys
 import weakref
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 from tests.support import launch_core
 
 SAME = np.dtype("f4")
+TEXT = "launcher($self, /, *, entry=None, **configuration)\n--\n\nReturn the launcher."
 
 
 class Answer:
@@ -44,9 +46,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, method: Callable[..., Any]) -> None:
-    lookup = launch_core.core().make_lookup(method)
-    lookup.__set_name__(Asked, "launcher")
-    monkeypatch.setattr(Asked, "launcher", lookup, raising=False)
+    monkeypatch.setattr(Asked, "_ask_launcher", method, raising=False)
+    monkeypatch.setattr(Asked, "launcher", launch_core.core().make_lookup(Asked, TEXT), raising=False)
 
 
 def clear(asked: Asked) -> None:
@@ -84,8 +85,14 @@ def test_without_a_table_the_method_is_asked(asked: Asked, monkeypatch: pytest.M
     assert asked.launcher(1, a=2) == ((asked, 1), {"a": 2})
     del asked._quick
     assert asked.launcher(1) == ((asked, 1), {})
-    assert Asked.launcher() == ((), {})
-    assert Asked.launcher(SAME) == ((SAME,), {})
+    for wrong in ((), (SAME,)):
+        with pytest.raises(TypeError):
+            Asked.launcher(*wrong)
+
+
+def test_it_is_described_as_the_method_is(asked: Asked) -> None:
+    assert str(inspect.signature(asked.launcher)) == "(*, entry=None, **configuration)"
+    assert asked.launcher.__doc__ == "Return the launcher."
 
 
 def test_a_full_table_takes_no_more(asked: Asked) -> None:

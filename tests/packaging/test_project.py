@@ -78,7 +78,7 @@ def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
     (folder.parent / "beside.cuh").write_text('#include "far/farther.cuh"\n')
     (folder.parent / "far").mkdir()
     (folder.parent / "far" / "farther.cuh").write_text("#pragma once\n")
-    (folder / "kern.cu.jinja").write_text('#include "../beside.cuh"\n' + MINI["kern.cu.jinja"])
+    (folder / "kern.cu.jinja").write_text('#include "../{{ "be" + "side" }}.cuh"\n' + MINI["kern.cu.jinja"])
     (folder / "op.cu.jinja").write_text("{% include 'inner/common.jinja' %}\n" + MINI["op.cu.jinja"])
     (folder / "family.toml").write_text(MINI["family.toml"].replace('"mini"', '"mini"\ntemplates = ["../vendor"]'))
     (folder.parent / "vendor").mkdir()

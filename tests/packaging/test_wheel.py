@@ -72,6 +72,6 @@ def test_the_shipped_families_are_found_and_built_from_it(jitlto_wheel: Path, tm
     environment = Environment.create(tmp_path / "venv")
     environment.install(jitlto_wheel)
     printed = environment.must("jitlto", "build", "transform", "-o", "transform.fragdb", "-j", "1", cwd=tmp_path)
-    assert printed.startswith("2 fragments in transform.fragdb")
+    assert printed.startswith("2 fragments → 2 kernels in transform.fragdb")
     checked = environment.must("jitlto", "render", "search", "-o", "rendered", cwd=tmp_path)
     assert checked.startswith("32 sources")

@@ -158,7 +158,7 @@ def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest
     core = launch_core.core() if "compiled" in request.param else None
     launch_core.use(monkeypatch, core)
     monkeypatch.setattr(mini, "_quick", Answers())
-    monkeypatch.setattr(family_module.device, "kind", lambda: 90 if request.param == "several" else 0)
+    monkeypatch.setattr(family_module.device, "place", lambda: 90 if request.param == "several" else 0)
     monkeypatch.setattr(family_module.device, "current", lambda: device)
     monkeypatch.setattr(type(mini.session), "is_recording", True)  # so that nothing is looked up
 

@@ -86,7 +86,7 @@ sys.addaudithook(lambda name, given: opened.append(str(given[0])) if name in ("o
 from jitlto import load
 from jitlto.cuda import device
 device.current = lambda: SimpleNamespace(compute_capability=(9, 0))
-device.kind = lambda: 0
+device.place = lambda: 0
 from jitlto.runtime.family import KernelFamily
 KernelFamily._launcher = lambda self, chosen, linked, plan: SimpleNamespace(
     linked=linked, load_seconds=0.0, tier="lto", later=lambda job: job()

@@ -252,10 +252,13 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that loads nothing."""
     now = SimpleNamespace(compute_capability=(9, 0), device_id=0)
     monkeypatch.setattr(device, "current", lambda: now)
-    monkeypatch.setattr(device, "kind", lambda: 1)
+    monkeypatch.setattr(device, "place", lambda: 1)
+
+    class Loaded(SimpleNamespace):  # which can be referred to weakly
+        pass
 
     def load(_: KernelFamily, chosen: object, linked: object, plan: Any) -> object:
-        return SimpleNamespace(load_seconds=0.0, tier="lto", plan=plan(), later=lambda _: None)
+        return Loaded(load_seconds=0.0, tier="lto", plan=plan(), later=lambda _: None)
 
     monkeypatch.setattr(KernelFamily, "_launcher", load)
 
@@ -279,6 +282,27 @@ def test_a_launcher_stays_the_same_until_its_code_has_changed(
         family.launcher(**FLOAT)
     edit(place / "twice.cuh", "a + b", "a + a")
     assert family.launcher(**FLOAT) is second
+
+
+@pytest.mark.usefixtures("pretended")
+def test_a_launcher_stays_the_same_when_another_is_asked_for(family: KernelFamily) -> None:
+    first = family.launcher(**FLOAT)
+    others = [family.launcher(data_type=t, op_name=o) for t in ("float", "double") for o in ("twice", "square")]
+    assert others[0] is first
+    assert len({id(each) for each in others}) == 4
+    assert [family.launcher(**each.plan.configuration) for each in others] == others
+
+
+@pytest.mark.slow
+def test_all_configurations_keep_one_database_open(family: KernelFamily, caplog: pytest.LogCaptureFixture) -> None:
+    kernels = list(family.configurations())
+    assert compiled(caplog) == [6]
+    plans = [family.plan(arch="sm_90", **each) for each in kernels]
+    assert sum(compiled(caplog)) == 6
+    again = [family.plan(arch="sm_90", **each) for each in kernels]
+    assert compiled(caplog) == []
+    assert [each.digest for each in plans] == [each.digest for each in again]
+    assert len({id(each.database) for each in again}) == 1
 
 
 @pytest.mark.slow
@@ -349,14 +373,23 @@ print(jitlto.load(sys.argv[1]).plan(arch="sm_90", data_type="float", op_name="tw
 
 
 @pytest.mark.slow
-def test_databases_of_earlier_edits_are_removed(
-    family: KernelFamily, place: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("jitlto.source.family._KEPT", 2)
-    for number in range(4):
-        edit(place / "twice.cuh", "return", f"a += T({number}); return")
-        family.plan(arch="sm_90", **FLOAT)
-    assert len(list((empty_cache / "editable").glob("*/*"))) == 3  # with the lock
+def test_what_a_process_has_built_ends_with_it_and_not_with_a_fork(place: Path) -> None:
+    code = """
+import os, sys, jitlto
+family = jitlto.load(sys.argv[1])
+family.plan(arch="sm_90", data_type="float", op_name="twice")
+process = os.fork()
+if process == 0:
+    family.plan(arch="sm_90", data_type="float", op_name="square").link()
+    sys.exit()
+assert os.waitpid(process, 0)[1] == 0
+print(family.plan(arch="sm_90", data_type="float", op_name="twice").database.path.exists())
+print(family.plan(arch="sm_90", data_type="float", op_name="twice").database.path)
+"""
+    done = subprocess.run([sys.executable, "-c", code, place], capture_output=True, text=True, cwd=ROOT, check=True)
+    there, path = done.stdout.splitlines()
+    assert there == "True"
+    assert not Path(path).parent.exists()
 
 
 @pytest.mark.slow

@@ -319,7 +319,9 @@ def look_up(core: Any, seed: int, count: int) -> None:
         return found
 
     called = core.make_called_class(type("Called", (), {"__call__": answer}))
-    asked = type("Asked", (called,), {"look": core.make_lookup(answer)})()
+    kind: Any = type("Asked", (called,), {"_ask_launcher": answer})
+    kind.launcher = core.make_lookup(kind, "launcher")
+    asked = kind()
     asked._quick = [None] * 128
 
     def work(seed: int) -> None:
@@ -327,7 +329,7 @@ def look_up(core: Any, seed: int, count: int) -> None:
         for number in range(count):
             args = tuple(chance.choices(values, k=chance.randrange(4)))
             how = {name: chance.choice(values) for name in chance.sample("abc", chance.randrange(4))}
-            found = (asked.look if number % 2 else asked)(*args, **how)
+            found = (asked.launcher if number % 2 else asked)(*args, **how)
             if repr(found) != repr((args, how)):  # which tells 1 from True
                 failures.append((args, how, found))
             if chance.random() < 0.01:

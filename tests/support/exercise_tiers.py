@@ -77,7 +77,7 @@ class TierDriver(launchers.FakeDriver):
         current = device.current()
         monkeypatch.setattr(device, "ensure_context", self._ensure)
         monkeypatch.setattr(device, "current", lambda: (self._ensure(), current)[1])
-        monkeypatch.setattr(device, "kind", lambda: (self._ensure(), 0)[1])
+        monkeypatch.setattr(device, "place", lambda: (self._ensure(), 0)[1])
 
     def _tell_capture(self, stream: int, found: Any) -> int:
         found[0] = stream == CAPTURING

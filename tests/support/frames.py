@@ -62,7 +62,7 @@ def launcher_frames(directory: Path) -> list[str]:
     """Return those from a family's launcher, of a kernel that no cache has, on a machine that seems to have a GPU."""
     mini = built(directory, MINI, "mini")
     capability = SimpleNamespace(compute_capability=(9, 0))
-    with mock.patch.object(device, "current", lambda: capability), mock.patch.object(device, "kind", lambda: 0):
+    with mock.patch.object(device, "current", lambda: capability), mock.patch.object(device, "place", lambda: 0):
         return frames_to_nvjitlink(lambda: mini.launcher(data_type="float", op_name="twice"))
 
 

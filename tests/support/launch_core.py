@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from jitlto.base.files import temporary_directory
-from jitlto.cuda import device
 from jitlto.launch import core as core_module
 from jitlto.launch import dispatcher
 from jitlto.packaging.hooks.extension import SOURCE, ExtensionError, compile_extension
 from jitlto.runtime.family import KernelFamily
-from jitlto.tuning import best, devices
+from jitlto.tuning import best
 from tests.support.process import ROOT
 
 #: The core, compiled by another process: one for a run under a sanitizer.
@@ -61,16 +60,17 @@ def build(directory: Path, *flags: str) -> Path:
 def use(monkeypatch: pytest.MonkeyPatch, core: ModuleType | None) -> None:
     """Have families, and whatever chooses launchers, ask a core, or none, if they are made from now on."""
     monkeypatch.setattr(core_module, "extension", lambda: core)
-    for owner, name, place in (
-        (KernelFamily, "launcher", lambda: device.kind()),
-        (plain_class(dispatcher.Dispatcher), "__call__", lambda: device.kind()),
-        (plain_class(best.Chooser), "__call__", devices.place),
+    for owner, name in (
+        (KernelFamily, "launcher"),
+        (plain_class(dispatcher.Dispatcher), "__call__"),
+        (plain_class(best.Chooser), "__call__"),
     ):
-        method = vars(owner)[name].__wrapped__
-        made = core_module.remembered(place)(method)
-        if core is not None:
-            made.__set_name__(owner, name)
+        own = vars(owner)
+        made = core_module.remembered(own.get(f"_ask_{name}", own[name]).__wrapped__)
         monkeypatch.setattr(owner, name, made)
+        if owner is KernelFamily and core is not None:
+            monkeypatch.setattr(owner, f"_ask_{name}", made, raising=False)
+            monkeypatch.setattr(owner, name, core.make_lookup(owner, ""))
     for module, name in ((dispatcher, "Dispatcher"), (best, "Chooser")):
         monkeypatch.setattr(module, name, core_module.called(plain_class(getattr(module, name))))
 

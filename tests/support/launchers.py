@@ -109,7 +109,7 @@ class FakeDriver:
         from_code = staticmethod(lambda _, name: SimpleNamespace(get_kernel=make_kernel))
         current = SimpleNamespace(device_id=0, default_stream=self.stream, compute_capability=(9, 0))
         monkeypatch.setattr(device, "current", lambda: current)
-        monkeypatch.setattr(device, "kind", lambda: 0)
+        monkeypatch.setattr(device, "place", lambda: 0)
         monkeypatch.setattr(device, "load_function", lambda kernel: (int(kernel), ""))
         monkeypatch.setattr(libraries, "driver", self, raising=False)
         monkeypatch.setattr(launcher_module, "Device", SimpleNamespace(get_all_devices=lambda: [current]))

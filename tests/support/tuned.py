@@ -14,7 +14,6 @@ from jitlto.families import declaration
 from jitlto.record.tuning import Variant
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
-from jitlto.tuning import devices
 from jitlto.tuning.best import Problem
 from tests.support import launch_core
 from tests.support.families import MINI, write_family
@@ -87,6 +86,6 @@ def open_tuned(path: Path, monkeypatch: pytest.MonkeyPatch, core: Any = None, **
     }  # fmt: skip
     launch_core.use(monkeypatch, core)
     monkeypatch.setattr(device, "current", lambda: SimpleNamespace(compute_capability=(9, 0), device_id=0))
-    monkeypatch.setattr(devices, "current_kind", lambda: H200)
-    monkeypatch.setattr(devices, "are_alike", lambda: True)
+    monkeypatch.setattr(device, "current_kind", lambda: H200)
+    monkeypatch.setattr(device, "place", lambda: 0)
     return PlannedFamily("mini", FragmentDatabase(path), Session(Config.read(names)))

@@ -13,7 +13,6 @@ from cuda.bindings import driver
 from jitlto.base.errors import LaunchError
 from jitlto.cuda import device, libraries
 from jitlto.tuning import bench as bench_module
-from jitlto.tuning import devices
 from jitlto.tuning.bench import Bench
 from tests.support.errors import raises
 
@@ -127,9 +126,9 @@ def test_arrays_are_read_and_written_whole(counting: CountingDriver) -> None:
 
 @pytest.fixture
 def _no_known_kinds() -> Iterator[None]:
-    devices._kind.cache_clear()
+    device._kind.cache_clear()
     yield
-    devices._kind.cache_clear()
+    device._kind.cache_clear()
 
 
 @pytest.mark.usefixtures("_no_known_kinds")
@@ -146,7 +145,9 @@ def test_the_kind_of_a_device(counting: CountingDriver, monkeypatch: pytest.Monk
             return every
 
     monkeypatch.setattr(libraries, "Device", Device)
-    assert devices.current_kind() == "NVIDIA H200 (sm_90, 132 SMs, memory at 3201 MHz)"
-    assert devices.are_alike()
+    monkeypatch.setattr(device, "_is_uniform", False)
+    assert device.current_kind() == "NVIDIA H200 (sm_90, 132 SMs, memory at 3201 MHz)"
     every.append(smaller)
-    assert not devices.are_alike()
+    assert device.place() == counting.device.device_id + 1
+    every.pop()
+    assert device.place() == 0

@@ -10,9 +10,10 @@ import pytest
 
 from jitlto.base.errors import PlanError
 from jitlto.build.pipeline import build
+from jitlto.cuda import device
 from jitlto.families import declaration
 from jitlto.record.tuning import Variant
-from jitlto.tuning import devices, wisdom_file
+from jitlto.tuning import wisdom_file
 from jitlto.tuning.best import Problem
 from jitlto.tuning.wisdom import Entry, Trial, Wisdom
 from tests.support import launch_core
@@ -197,14 +198,12 @@ def test_a_problem_that_was_asked_for_before_is_looked_up(
 
 def test_where_devices_differ_each_has_its_own_answers(tuned: PlannedFamily, monkeypatch: pytest.MonkeyPatch) -> None:
     own(tuned, measured(tuned, {0: 2.0, 3: 1.0}), measured(tuned, {0: 2.0, 1: 1.0}, device=A100))
-    monkeypatch.setattr(devices, "are_alike", lambda: False)
-    from jitlto.cuda import device
-
     found = []
     for number, kind in ((0, H200), (1, A100), (0, H200)):
         current = SimpleNamespace(device_id=number, compute_capability=(9, 0))
         monkeypatch.setattr(device, "current", lambda current=current: current)
-        monkeypatch.setattr(devices, "current_kind", lambda kind=kind: kind)
+        monkeypatch.setattr(device, "current_kind", lambda kind=kind: kind)
+        monkeypatch.setattr(device, "place", lambda number=number: number + 1)
         found.append(variants(tuned).index(tuned.best(n=1024, **FLOAT).variant))
     assert found == [3, 1, 3]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from jitlto.base.config import Config
+from jitlto.cuda import device
 from jitlto.database import FragmentDatabase
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.session import Session
-from jitlto.tuning import devices
 from jitlto.tuning.bench import Bench
 from jitlto.tuning.best import Best
 
@@ -47,7 +47,7 @@ def test_variants_with_the_same_results_are_timed_and_the_fastest_is_used(family
     assert not report.outcome.rejected
     assert len(report.entry.trials) == 4
     assert all(1e-7 < trial.seconds < 1e-2 for trial in report.entry.trials)
-    assert report.entry.device == devices.current_kind()
+    assert report.entry.device == device.current_kind()
     best = family.best(**PROBLEM)
     assert (best.origin, best.variant) == ("measured", report.entry.chosen.variant)
     array.fill(2.0)
