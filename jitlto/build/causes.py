@@ -57,9 +57,7 @@ def group_causes(found: Iterable[Found]) -> tuple[Diagnostic, ...]:
         text = _MANGLED.sub(lambda match: base_name(match[0]), text)
         words = tuple(word for word in _WORD.findall(text) if not (word in varying or _TYPES.fullmatch(word)))
         groups.setdefault((each.severity, each.code, words), []).append(each)
-    ordered = sorted(groups.values(), key=len, reverse=True)
-    return tuple(replace(several[0], notes=_notes_of(several)) for several in ordered)
-
-
-def _notes_of(several: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    return (*several[0].notes, *dict.fromkeys(each.notes[-1] for each in several[1:]))
+    return tuple(
+        replace(first, notes=(*first.notes, *dict.fromkeys(each.notes[-1] for each in others)))
+        for first, *others in sorted(groups.values(), key=len, reverse=True)
+    )

@@ -14,7 +14,7 @@ from types import NoneType
 from jitlto.base.diagnostic import Diagnostic
 from jitlto.base.entry import digest_of
 from jitlto.base.errors import BuildError, CompileError, JitltoError
-from jitlto.base.text import check_type, format_bytes, pluralize, suggest_file
+from jitlto.base.text import check_type, format_bytes, pluralize
 from jitlto.build import shards
 from jitlto.build.assemble import assemble
 from jitlto.build.binaries import assemble_binaries
@@ -27,15 +27,13 @@ from jitlto.build.execution.scheduler import Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.interface_compiler import InterfaceCompiler
 from jitlto.build.interface_proof import InterfaceProof, find_broken, read_interfaces
-from jitlto.build.interfaces import check_interfaces, interface_texts, own_texts
+from jitlto.build.interfaces import check_interfaces
 from jitlto.build.merge import MergeReport
 from jitlto.build.proof import Planned, prove_once
 from jitlto.build.proofs import Proofs
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
 from jitlto.compile.compiler import CompiledSource
-from jitlto.compile.diagnostics import find_missing_header
-from jitlto.compile.sides import explain
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
@@ -143,7 +141,9 @@ def build(
                     planned = prove_once(proofs, advice, *of, allow_incomplete=allow_incomplete)
             finally:  # its errors say more than that kernels do not plan
                 if interfaces:
-                    _check_interfaces(sources, fragments, interfaces)
+                    faults = interfaces.faults()
+                    for record in (each.with_used(sources.records) for each in records):
+                        check_interfaces(record, record.select(fragments), faults, sources)
                     proofs.add(known)
 
         observer.phase("write")
@@ -160,13 +160,6 @@ def _check_arguments(output: Path, executor: Executor | None, cache: Cache | Non
         what = f"the directory {output.parent} does not exist"
         raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
     writer.check_writable(output)
-
-
-def _check_interfaces(sources: RenderedFamilies, fragments: Sequence[Fragment], interfaces: InterfaceProof) -> None:
-    """Check each family with the fragments of those that it uses; errors as of :func:`check_interfaces`."""
-    faults = interfaces.faults()
-    for record in (each.with_used(sources.records) for each in sources.records.values()):
-        check_interfaces(record, record.select(fragments), faults, sources)
 
 
 def _part(
@@ -223,11 +216,5 @@ def _explain_all(scheduler: Scheduler, compiler: InterfaceCompiler) -> JitltoErr
 def _explain(request: CompileRequest, error: JitltoError, compiler: InterfaceCompiler) -> JitltoError:
     """Return what is to blame for a failure: perhaps an interface that does not compile, and not the source behind."""
     if isinstance(error, CompileError) and error.code == CompileError.code:
-        explain(error, interface_texts(request.config), own_texts(request.rendered, request.config), request.place)
         return find_broken(compiler, request.config, request.config.interfaces) or error
-    if isinstance(error, CompileError) and (name := find_missing_header(error.log)):
-        near = suggest_file(name, request.config.own.directories)
-        led = [f"{each}={value}" for each, value in request.rendered.combination.items() if value and value in name]
-        made = f"{name} is named after {', '.join(led)}: add it, or change the value in the matrix;" if led else ""
-        error.hint = " ".join(filter(None, (made, near, error.hint)))
     return error

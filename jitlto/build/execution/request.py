@@ -8,14 +8,16 @@ from functools import lru_cache
 from jitlto.base.cached import cached_property
 from jitlto.base.diagnostic import Diagnostic, Location
 from jitlto.base.errors import CompileError, JitltoError
-from jitlto.base.text import suggest
+from jitlto.base.text import suggest, suggest_file
 from jitlto.base.toml_reader import find_place
 from jitlto.base.types import TYPE_NAMES
 from jitlto.build.cache.keys import CompileConfig
+from jitlto.build.interfaces import interface_texts, own_texts
 from jitlto.compile import diagnostics
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.declarations import words
 from jitlto.compile.headers import locate
+from jitlto.compile.sides import explain
 from jitlto.compile.signatures import find_parameters
 from jitlto.families.templates import RenderedSource
 from jitlto.record.fragment import FragmentKey
@@ -108,21 +110,24 @@ class CompileRequest:
                 error.what += f"; {key}: {', '.join(map(str, given))}"
                 of_group = key == "options" and rendered.group.options
                 error.place = rendered.declared(key) if of_group else find_place(rendered.family, ("family",), key)
+            explain(error, interface_texts(self.config), own_texts(rendered, self.config), self.place)
             self._name_value(error)
             return error
         error.place = error.place or rendered.origin
         return error
 
     def _name_value(self, error: CompileError) -> None:
-        """Add to an error at a word that is from the matrix its place there, and which name may be meant."""
-        word, rendered = diagnostics.word_at_error(error.log), self.rendered
-        for name, value in rendered.combination.items():
-            place = rendered.matrix.find(name, value) if word in re.findall(r"\w+", value) else None
-            if word and isinstance(place, Location):
+        """Add to an error at a word, or a header, that is from the matrix its place there, and what may be meant."""
+        header = diagnostics.find_missing_header(error.log)
+        word = header or diagnostics.word_at_error(error.log) or ""
+        known = {each for text in self.own_closure.headers.values() for each in words(text)} - {word}
+        near = suggest_file(word, self.config.own.directories) if header else ""
+        for name, value in self.rendered.combination.items():
+            is_named = value and value in header if header else word in re.findall(r"\w+", value)
+            if is_named and isinstance(place := self.rendered.matrix.find(name, value), Location):
                 error.notes += (Diagnostic.note(replace(place, about=""), f"has {name}={value}"),)
-                known = {each for text in self.own_closure.headers.values() for each in words(text)} - {word}
-                near = suggest(word, TYPE_NAMES) or suggest(word, known)
-                error.hint = near or error.hint
+                near = near or suggest(word, TYPE_NAMES) or suggest(word, known)
+        error.hint = " ".join(filter(None, (near, error.hint))) or None
 
 
 @lru_cache(maxsize=4096)
