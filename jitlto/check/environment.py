@@ -177,12 +177,8 @@ def installed_families() -> Iterator[Component]:
 
 def _installed(each: InstalledFamily, title: str) -> Component:
     name = "installed family"
-    if each.source is not None:
-        if not each.source.is_dir():
-            remedy = f"install it again, or pip uninstall {each.distribution}"
-            return Component(name, f"{title}its source tree is gone: {each.source}", False, remedy, "use")
-        if path := find_sources(each.source, each.family):
-            return Component(name, f"{title}{path}: compiled when it is used")
+    if each.source is not None and (path := find_sources(each.source, each.family)):
+        return Component(name, f"{title}{path}: compiled when it is used")
     return _examine(name, each.location, title, each)
 
 

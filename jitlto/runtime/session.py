@@ -115,7 +115,7 @@ class Session(Shared):
     @_opened
     def registry(self) -> Registry:
         """The databases on ``JITLTO_DATABASE_PATH`` and in installed packages."""
-        return Registry(self.config.database_path, settings=self.config, cache=self.kernel_cache)
+        return Registry(self.config.database_path, cache=self.kernel_cache)
 
     @_opened
     def kernel_cache(self) -> KernelCache:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitlto.base import config
 from jitlto.base.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.base.files import SUFFIX, digest_of
 from jitlto.base.frozen import Frozen
@@ -100,19 +99,11 @@ class Registry:
 
     Args:
         paths: Database files, and directories whose ``*.fragdb`` are taken in the order of their names.
-        settings: By default the process's.
         cache: The kernel cache, in which the contents of databases lie too.
     """
 
-    def __init__(
-        self,
-        paths: tuple[Path, ...] = (),
-        *,
-        settings: config.Config | None = None,
-        cache: KernelCache | None = None,
-    ) -> None:
+    def __init__(self, paths: tuple[Path, ...] = (), *, cache: KernelCache | None = None) -> None:
         self._paths = paths
-        self.settings = settings or config.current()
         self._cache = cache or KernelCache(None)
 
     # --- by path ---
