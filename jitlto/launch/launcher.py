@@ -218,7 +218,7 @@ class Launcher(Shared):
 
     @property
     def cubin(self) -> bytes:
-        """The machine code, or the PTX that the driver compiled."""
+        """The machine code."""
         return self.linked.cubin
 
     def variable(self, name: str) -> Variable:

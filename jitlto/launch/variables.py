@@ -10,7 +10,6 @@ from jitlto.base.text import abbreviate, suggest
 from jitlto.cuda import device
 from jitlto.cuda.elf import read_variables
 from jitlto.cuda.libraries import driver
-from jitlto.cuda.ptx import parse_ptx
 
 # What compilers put before names with internal linkage; and what people leave out or write as they like.
 _UNNAMED = re.compile(r"\b_INTERNAL_\w+::|\(anonymous ?namespace\)::|\A::|\s")
@@ -45,13 +44,7 @@ def find_variable(launcher: Any, library: Any, name: str) -> Variable:
         library: The driver's handle of its code.
         name: In C++, or mangled.
     """
-    code = launcher.cubin
-    if code.startswith(b"\x7fELF"):
-        symbols = sorted(read_variables(code))
-    else:  # PTX that the driver compiled
-        declared = parse_ptx(code.decode()).declarations
-        symbols = sorted(name for name in declared if declared[name].space in ("global", "const"))
-    names = {each: _UNNAMED.sub("", demangle(each)) for each in symbols}
+    names = {each: _UNNAMED.sub("", demangle(each)) for each in sorted(read_variables(launcher.cubin))}
     wanted = _UNNAMED.sub("", name)
     found = [name] if name in names else [each for each, called in names.items() if called == wanted]
     if len(found) == 1:

