@@ -148,18 +148,7 @@ class Selection:
 
     def narrow(self, name: str, value: str) -> Selection:
         """Return the selection for a configuration with one more parameter."""
-        configuration = {**self.configuration, name: value}
-        if any(n == name and v != value for fragment in self.chosen for n, v in fragment.key.parameters):
-            return Selection(self.index, configuration, self.entry, *self._explicit)
-        other = Selection.__new__(Selection)
-        other.__dict__.update(self.__dict__)
-        other.configuration = configuration
-        other.chosen, other.required = [*self.chosen], {**self.required}
-        other._provided, other._sole = {*self._provided}, {*self._sole}
-        other._pending = [symbol for symbol in self.open if name in self.index.provider_parameters(symbol)]
-        other.open = {symbol: several for symbol, several in self.open.items() if symbol not in other._pending}
-        other._settle()
-        return other
+        return Selection(self.index, {**self.configuration, name: value}, self.entry, *self._explicit)
 
     def _take(self, owner: Fragment | UserSymbols) -> None:
         self._provided.update([symbol.name for symbol in owner.provides])
