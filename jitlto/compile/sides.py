@@ -47,6 +47,8 @@ def explain(
         error.hint, error.notes = "give both sides the same types", show_sides(name, interfaces, own, place)
         if len(error.notes) == 2 and isinstance(error.place, Location) and (path := error.notes[1].path):
             error.place = replace(error.place, path=path, line=error.notes[1].line)
+            # Compilers say it in several ways, of each type in its own.
+            error.what = "\n".join([f"defines {name} unlike its interface", *error.what.split("\n")[1:]])
 
 
 def show_sides(

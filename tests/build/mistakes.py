@@ -192,7 +192,7 @@ MISTAKES = {
         "op.cu.jinja",
         "template <class T>",
         "compile",
-        ("op.cuh:2", "op.cu.jinja:3"),
+        ("defines op unlike its interface", "op.cuh:2", "op.cu.jinja:3"),
     ),
     "another type in the instantiation": Mistake(
         "op.cu.jinja",
