@@ -70,8 +70,7 @@ class Events:
     """The counters and subscribers of a session."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts = dict.fromkeys(KINDS, 0)
+        self.after_fork()
         self._subscribers: dict[object, Subscriber] = {}
         #: Who observes steps while they run, such as ``open_ranges`` of ``jitlto.runtime.ranges``.
         self.step_observer: StepObserver | None = None

@@ -42,9 +42,6 @@ class TomlTable:
         self.names = names
         self._raises = error
 
-    def __contains__(self, key: str) -> bool:
-        return key in self.values
-
     def table(self, key: str, *, required: bool = True) -> TomlTable:
         """Return the subtable ``key``; an empty one if it is missing and not required."""
         values, name = self.values.get(key, None if required else {}), ".".join((*self.names, key))

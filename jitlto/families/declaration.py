@@ -271,22 +271,12 @@ class _GroupTable(msgspec.Struct):
     tune: dict[str, Any] | None = None
 
 
-_ANY = {"interface", "key", "shared"}
-_COMPILED = {*_ANY, "matrix", "syntax", "options", "archs", "sass_registers"}
-_KERNEL = {*_COMPILED, "params", "entry", "tune"}
-# The keys of a group by its role, and by the one of them that says what it is made from.
-_KEYS = {
-    Role.DEVICE: {
-        "binary": {*_ANY, "binary", "matrix", "syntax"},
-        "supplied": {*_ANY, "supplied"},
-        "template": {*_COMPILED, "template"},
-    },
-    Role.ENTRYPOINT: {"instantiate": {*_KERNEL, "instantiate"}, "template": {*_KERNEL, "template"}},
-}
+# The keys that say what a group is made from.
+_KINDS = {Role.DEVICE: ("binary", "supplied", "template"), Role.ENTRYPOINT: ("instantiate", "template")}
 
 
 def _check_registers(table: TomlTable, family: _FamilyTable) -> None:
-    if "sass_registers" in table and not family.sass:
+    if "sass_registers" in table.values and not family.sass:
         hint = 'write sass = ["90"] under [family], or remove sass_registers'
         raise table.error("sass_registers is for cubins, and the family has none", hint, "sass_registers")
 
@@ -510,16 +500,19 @@ def read_matrix(group: GroupDeclaration) -> Matrix:
 
 def _kind(role: Role, table: TomlTable, has_template: bool) -> str:
     """Return the key of what a group is made from, and check that the table has no others but those that go with it."""
-    kinds = _KEYS[role]
-    kind = next((each for each in kinds if each in table), "template")
+    kinds, given = _KINDS[role], table.values
+    kind = next((each for each in kinds if each in given), "template")
     # A device group with an interface alone.
-    if "supplied" in kinds and table.values.get("interface") and table.values.keys().isdisjoint({*kinds, "matrix"}):
+    if "supplied" in kinds and given.get("interface") and given.keys().isdisjoint({*kinds, "matrix"}):
         kind = "template" if has_template else "supplied"
-    for key in table.values:
-        if key not in kinds[kind]:
+    known = {"interface", "key", "shared", kind, *(("matrix", "syntax") if kind != "supplied" else ())}
+    known |= {"options", "archs", "sass_registers"} if kind in ("template", "instantiate") else set()
+    known |= {"params", "entry", "tune"} if role is Role.ENTRYPOINT else set()
+    for key in given:
+        if key not in known:
             what = "an entrypoint" if role is Role.ENTRYPOINT else "a device group"
-            what += f" with {kind}" if kind in table else ""
-            hint = f"it may have {', '.join(sorted(kinds[kind]))}"
+            what += f" with {kind}" if kind in given else ""
+            hint = f"it may have {', '.join(sorted(known))}"
             raise table.error(f"{what} has no key {key!r}", hint, key, case="unknown-key")
     return kind
 
@@ -591,5 +584,5 @@ def _find_file(table: TomlTable, key: str, name: str, places: Sequence[Path]) ->
     if path := _first(candidates):
         return path
     hint = f"{suggest_file(name, places)} looked for {' and '.join(map(str, candidates))}".strip()
-    hint += _INSTEAD.get(key, "") if key not in table else ""
+    hint += _INSTEAD.get(key, "") if key not in table.values else ""
     raise table.error(f"{key} {name!r} does not exist", hint, key, case="missing-file")

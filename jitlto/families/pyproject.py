@@ -108,7 +108,7 @@ def find_sources(tree: Path, family: str) -> Path | None:
         FamilyError: If the declaration of one of them is invalid.
     """
     path = tree / "pyproject.toml"
-    if not path.is_file() or "jitlto" not in read_toml(path, ProjectError).table("tool", required=False):
+    if not path.is_file() or "jitlto" not in read_toml(path, ProjectError).table("tool", required=False).values:
         return None
     found = {declaration.load_family(each).name: each for each in load_config(path).families}
     if family not in found:
