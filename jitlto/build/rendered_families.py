@@ -70,7 +70,8 @@ class RenderedFamilies(Places):
         self.advice: list[Diagnostic] = []
         self._files: dict[str, bytes] = {}
         self.records = {family.name: family_record(family, self._files) for family in self.families}
-        check_uses(self.records, {family.name: find_place(family.path, ("use",)) for family in self.families})
+        paths = {family.name: family.path for family in self.families}
+        check_uses(self.records, lambda name: find_place(paths[name], ("use",)))
         self._find = functools.cache(find_toolchain)
         self._batches: list[list[CompileRequest]] = []  # by family
 

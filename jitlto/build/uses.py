@@ -1,7 +1,7 @@
 """What families that use each other must agree in, so that a shared interface means one thing in all of them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from jitlto.base.diagnostic import Location
 from jitlto.base.errors import FamilyError
@@ -14,19 +14,18 @@ from jitlto.record.options import macro_values, option_macros
 _ONCE = re.compile(rb"^\s*#\s*(?:pragma\s+once|ifndef\s+(\w+)\s+#\s*define\s+\1)\b", re.M)
 
 
-def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, Location] | None = None) -> None:
+def check_uses(families: Mapping[str, FamilyRecord], place: Callable[[str], Location | None] = lambda _: None) -> None:
     """Check that families fit those that they use: their interface headers mean the same to both.
 
     Args:
         families: By name, with all that they use.
-        places: Where each is declared, if that is known.
+        place: Returns where one of them says which it uses, if that is known.
 
     Raises:
         FamilyError: If an include of a used interface finds another header, or one depends on a macro that is not the
             same for both, or that another leaves changed, or has a template that the other interfaces specialise.
     """
     for name, family in families.items():
-        where = (places or {}).get(name)
         for values in [dict(each.values) for each in family.choices] or [{}]:
             records = {each: families[each].choose(values) for each in (name, *family.uses)}
             for used in map(records.__getitem__, family.uses):
@@ -35,11 +34,11 @@ def check_uses(families: Mapping[str, FamilyRecord], places: Mapping[str, Locati
                 if further and not all(further[0] in group.key for group in family.groups):
                     what = f"the interfaces of {used.name} depend on {further[0]}, which {name} does not have"
                     hint = f"add {further[0]} to the key of every entrypoint and group of {name}"
-                    raise FamilyError(what, code="family-use", where=where, hint=hint)
+                    raise FamilyError(what, code="family-use", where=place(name), hint=hint)
                 if used.choices:  # it has no fragment of these values
                     continue
                 for what, hint in _find_differences(records[name], used, records):
-                    raise FamilyError(what, code="family-use", where=where, hint=hint)
+                    raise FamilyError(what, code="family-use", where=place(name), hint=hint)
 
 
 def _find_differences(

@@ -267,19 +267,16 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
     except UnicodeDecodeError as why:
         where, hint = Location(str(path), data.count(10, 0, why.start) + 1), "save the file as UTF-8"
         raise MatrixError(f"invalid UTF-8: {why.reason}", code="matrix-not-json", where=where, hint=hint) from why
-    return parse_matrix(text, str(path), lenient=lenient)[1]
+    return parse_matrix(text, str(path), lenient=lenient)
 
 
-def parse_matrix(text: str, name: str, *, lenient: bool = False) -> tuple[object, Matrix]:
+def parse_matrix(text: str, name: str, *, lenient: bool = False) -> Matrix:
     """Parse and check a matrix that is given as JSON text.
 
     Args:
         text: The document.
         name: What messages call it.
         lenient: As of :class:`Matrix`.
-
-    Returns:
-        The JSON value, and the matrix.
 
     Raises:
         MatrixError: If it is not JSON, or breaks a rule.
@@ -289,9 +286,7 @@ def parse_matrix(text: str, name: str, *, lenient: bool = False) -> tuple[object
         if text.strip():
             value: object = json.loads(text, object_pairs_hook=None if lenient else _make_object)
             places = cache(find_places)  # of messages
-            return value, Matrix(
-                value, lenient=lenient, place=lambda pointer: Location(name, *places(text).get(pointer, (None, None)))
-            )
+            return Matrix(value, lenient=lenient, place=lambda at: Location(name, *places(text).get(at, (None, None))))
         what, hint = "the matrix is empty", 'write a JSON object, such as {"n": ["1"]}'
     except json.JSONDecodeError as why:
         what, where = f"invalid JSON: {why.msg}", Location(name, why.lineno, why.colno)

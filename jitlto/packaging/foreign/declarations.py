@@ -164,7 +164,7 @@ def _read(command: RecordedCall) -> _Call:
         where = f"{command.directory} {given.get('NAME_FORMAT', '')} {template or ''}".rstrip()
         raise ForeignBuildError(what, code="import-invalid-call", where=where)
     text = template.read_text("utf-8-sig", "replace")
-    product = load_matrix(file) if file else parse_matrix(given["MATRIX_JSON_STRING"], f"the matrix for {template}")[1]
+    product = load_matrix(file) if file else parse_matrix(given["MATRIX_JSON_STRING"], f"the matrix for {template}")
     document = json.loads(file.read_text("utf-8-sig") if file else given["MATRIX_JSON_STRING"])
     combinations = [{name: str(value) for name, value in each.items()} for each in product.combinations()]
     # What the matrix does not give, CMake takes from the variables of the caller; one that is not set is empty.
