@@ -22,7 +22,7 @@ def family_files(families: Iterable[FamilyDeclaration]) -> list[Path]:
     every: set[Path] = set()
     for family in families:
         files, folders = declared_places(family)
-        every.update(files, walk_sources(sorted(folders), thorough=False))
+        every.update(files, walk_sources(sorted({*folders, *family.include}), thorough=False))
         search, names = header_search(family), set[str]()
         for each in render(family):
             if each.group.binary:
@@ -35,9 +35,8 @@ def family_files(families: Iterable[FamilyDeclaration]) -> list[Path]:
 
 
 def declared_places(family: FamilyDeclaration) -> tuple[set[Path], set[Path]]:
-    """Return the files that a declaration names, itself too, and the directories of its templates and headers."""
+    """Return the files that a declaration names, itself too, and the directories of its templates."""
     templates = {group.template for group in family.groups if group.template}
     templates |= {template for _, template in family.generated}
     matrices = {group.matrix for group in family.groups if group.matrix}
-    folders = {*family.include, *family.templates, *(each.parent for each in templates)}
-    return {family.path, *matrices, *templates}, folders
+    return {family.path, *matrices, *templates}, {*family.templates, *(each.parent for each in templates)}

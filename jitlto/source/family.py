@@ -11,6 +11,7 @@ import hashlib
 import os
 import tempfile
 import threading
+from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Mapping, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -241,9 +242,11 @@ class SourceFamily(KernelFamily):
         while True:
             watched = {path: _identify(path) for path in paths} | declared
             rendered = _render(self.path, target)
-            if (more := _read_paths(rendered)) <= paths:
+            reached = _reached_files(rendered)
+            watched |= {path: _identify(path) for path in reached.keys() - watched.keys()}
+            if all(_holds(path, content) for path, content in reached.items() if path not in paths):
                 break
-            paths |= more  # whose names are rendered, or which lie elsewhere
+            paths |= reached.keys()
         family = rendered.families[0]
         self.name = family.name
         self._own = [r for r in rendered.rendered if r.key.family == family.name or r.group.role is Role.DEVICE]
@@ -295,20 +298,29 @@ def _remove(directory: Path, process: int) -> None:
 
 
 def _paths(families: Collection[FamilyDeclaration]) -> set[str]:
-    """Return what lies where sources are, and the directories in which another file might be found first."""
-    named, searched = (set[Path]().union(*each) for each in zip(*map(declared_places, families), strict=True))
-    shared = {project_root(each.path) / name for each in families for name in ("matrices", "templates")}
-    found = {path for path, _ in walk_places(searched)}
-    found |= {path for path, is_folder in walk_places(shared) if is_folder}
-    return found | {str(path) for each in named for path in (each, each.parent)} | {*map(str, searched | shared)}
+    """Return what is declared or may be a template, and the directories in which another file might be found first."""
+    named, texts = (set[Path]().union(*each) for each in zip(*map(declared_places, families), strict=True))
+    searched = {project_root(each.path) / name for each in families for name in ("matrices", "templates")}
+    searched |= {folder for each in families for folder in each.include}
+    found = {path for path, _ in walk_places(texts)}
+    found |= {path for path, is_folder in walk_places(searched) if is_folder}
+    return found | {str(path) for each in named for path in (each, each.parent)} | {*map(str, searched)}
 
 
-def _read_paths(rendered: RenderedFamilies) -> set[str]:
-    """Return the headers that rendered sources may include, and the files of groups with a binary."""
+def _reached_files(rendered: RenderedFamilies) -> dict[str, bytes]:
+    """Return the headers that rendered sources may include, and the binaries of groups, as they were read."""
     every = rendered.requests
     named = {(each.config.own, name) for each in every for name in each.own_closure.headers}
-    headers = (path for search, name in named if (path := search.path(name)))
-    return {*map(str, headers), *(each.text for each, _ in rendered.binaries)}
+    headers = {str(path): search.find(name) or b"" for search, name in named if (path := search.path(name))}
+    return {**headers, **{each.text: data for each, data in rendered.binaries}}
+
+
+def _holds(path: str, content: bytes) -> bool:
+    """Return whether a file still is as it was read, but for a BOM."""
+    try:
+        return Path(path).read_bytes().removeprefix(BOM_UTF8) == content.removeprefix(BOM_UTF8)
+    except OSError:
+        return False
 
 
 def _identify(path: str) -> Identity:

@@ -29,6 +29,7 @@ from jitlto.build.pipeline import build
 from jitlto.cuda import device, nvfatbin
 from jitlto.families import declaration
 from jitlto.runtime.family import KernelFamily
+from jitlto.source import family as source
 from tests.support.callbacks import CALLBACKS
 from tests.support.commands import fails
 from tests.support.commands import jitlto as command
@@ -172,6 +173,45 @@ def test_a_header_elsewhere_whose_name_is_rendered_is_watched(place: Path) -> No
     before = ptx(family)
     edit(place.parent / "twice" / "twice.cuh", "a + a", "a + T(42)")
     assert ptx(family) != before
+
+
+def apart(place: Path) -> Path:
+    """Move the headers of a family into a directory of their own, and return it."""
+    headers = place.parent / "headers"
+    headers.mkdir()
+    for header in place.glob("*.cuh"):
+        header.rename(headers / header.name)
+    edit(place / "family.toml", 'name = "mini"', 'name = "mini"\ninclude = ["../headers"]')
+    return headers
+
+
+def test_a_header_that_no_source_can_reach_is_not_watched(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    headers = apart(place)
+    (headers / "other.cuh").write_text("")
+    caplog.set_level(logging.INFO, "jitlto")
+    family = jitlto.load(place)
+    before = ptx(family)
+    assert compiled(caplog) == [2]
+    (headers / "other.cuh").write_text("int a;")
+    assert ptx(family) == before
+    assert compiled(caplog) == []
+    edit(headers / "twice.cuh", "a + a", "a + T(42)")
+    assert ptx(family) != before
+
+
+def test_an_edit_while_sources_are_read_is_seen(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = apart(place)
+    render, times = source._render, []
+
+    def edited(*how: Any) -> Any:
+        rendered = render(*how)
+        times.append(rendered.requests)
+        if len(times) == 1:
+            edit(headers / "twice.cuh", "a + a", "a + T(42)")
+        return rendered
+
+    monkeypatch.setattr(source, "_render", edited)
+    assert "42280000" in ptx(jitlto.load(place))  # 42.0f
 
 
 def test_files_that_no_source_can_reach_are_not_read(place: Path) -> None:
