@@ -96,7 +96,10 @@ def stand_in() -> None:
         device_id = 0
         compute_capability = (9, 0)
         default_stream = None
-        properties = SimpleNamespace(multiprocessor_count=132, max_threads_per_multiprocessor=2048)
+        name = "none"
+        properties = SimpleNamespace(
+            multiprocessor_count=132, max_threads_per_multiprocessor=2048, memory_clock_rate=2_619_000
+        )
 
         def __init__(self, _: int = 0) -> None: ...
 
