@@ -6,9 +6,8 @@ until each requirement has exactly one fragment, or none. Nothing is read or lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
@@ -82,11 +81,10 @@ def _kernels_of(
     index: Index, entry: Fragment, user_symbols: Collection[str], cover: _Cover | None
 ) -> Iterator[Kernel | DeadEnd]:
     seen: set[tuple[FragmentKey, ...]] = set()
-    first = partial(Selection, index, dict(entry.key.parameters), entry, given=user_symbols)
-    pending: list[tuple[Callable[[], Selection], _Path]] = [(first, ())]
+    pending: list[tuple[Mapping[str, str], _Path]] = [(dict(entry.key.parameters), ())]
     while pending:
-        make, path = pending.pop()
-        selection = make()
+        configuration, path = pending.pop()
+        selection = Selection(index, configuration, entry, given=user_symbols)
         if cover is not None:
             combinations = cover.combinations(selection)
             if cover.has(combinations):
@@ -95,7 +93,7 @@ def _kernels_of(
         missing = [name for name, candidates in selection.open.items() if not candidates]
         if not missing and (choice := _choice(selection)):
             name, values = choice
-            pending += [(partial(selection.narrow, name, value), path) for value in reversed(values)]
+            pending += [({**configuration, name: value}, path) for value in reversed(values)]
             continue
         involved = (*selection.chosen, *chain.from_iterable(selection.open.values()))
         concerned = _concerned(selection, missing, involved) if missing else selection.configuration

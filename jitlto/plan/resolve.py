@@ -146,10 +146,6 @@ class Selection:
             self._take(owner)
         self._settle()
 
-    def narrow(self, name: str, value: str) -> Selection:
-        """Return the selection for a configuration with one more parameter."""
-        return Selection(self.index, {**self.configuration, name: value}, self.entry, *self._explicit)
-
     def _take(self, owner: Fragment | UserSymbols) -> None:
         self._provided.update([symbol.name for symbol in owner.provides])
         for symbol in owner.requires:
