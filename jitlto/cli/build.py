@@ -2,9 +2,7 @@
 
 import contextlib
 import gc
-import importlib
 from collections.abc import Iterable
-from concurrent.futures import Executor
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,9 +15,8 @@ from jitlto.base.files import SUFFIX
 from jitlto.base.text import pluralize
 from jitlto.build import lineinfo as lines
 from jitlto.build import pipeline, rendered_families
-from jitlto.build.cache.cache import Cache, open_cache, open_shared_cache
+from jitlto.build.cache.cache import open_cache, open_shared_cache
 from jitlto.build.execution import dask
-from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.merge import merge_databases
 from jitlto.build.rendered_families import RenderedFamilies, with_used
 from jitlto.build.shards import Shard
@@ -145,10 +142,11 @@ def build(
     check_output(timings, read)
     if lineinfo:
         families = declaration.change_all(families, lines.with_lineinfo)
-    how["cache"] = cache = None if no_cache else open_shared_cache()
+    how["cache"] = None if no_cache else open_shared_cache()
     rendered, more = RenderedFamilies(families), dict[str, Any]()
     what = "compiling, comparing architectures" if any(family.is_auto for family in families) else "compiling"
-    with progress(what, quiet=quiet) as observer, _executor(executor, how["jobs"], cache) as how["executor"]:
+    pool = dask.connect(executor) if executor else contextlib.nullcontext()
+    with progress(what, quiet=quiet) as observer, pool as how["executor"]:
         how["observer"] = observer
         try:
             report = pipeline.build(rendered, output, **how)
@@ -185,21 +183,6 @@ def _paths(names: tuple[str, ...]) -> list[Path]:
         shipped = ", ".join(declaration.list_families()) or "none"
         raise click.UsageError(f"name a family: there is no fragments/ here. Shipped: {shipped}")
     return paths
-
-
-def _executor(
-    url: str | None, jobs: int | None, cache: Cache | None
-) -> contextlib.AbstractContextManager[Executor | None]:
-    """Return where to compile; processes start ahead, while families are rendered, if no cache has what they make."""
-    if url is not None:
-        return dask.connect(url)
-    if cache is not None and (cache.shared is not None or not cache.is_empty):
-        return contextlib.nullcontext()
-    workers = ProcessExecutor(jobs or default_jobs())
-    click.get_current_context().call_on_close(lambda: workers.shutdown(cancel_futures=True))
-    for module in ("jitlto.build.execution.transport", "jitlto.compile.nvrtc"):
-        workers.preload(importlib.import_module, module)
-    return contextlib.nullcontext(workers)
 
 
 @click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")
