@@ -260,6 +260,8 @@ def test_errors_are_those_of_a_database(sparse: Path, tmp_path: Path) -> None:
     path = tmp_path / "mini.fragdb"
     build([declaration.load_family(sparse / "family.toml")], path, executor=compiler())
     families = jitlto.load("mini", path), jitlto.load(sparse)
+    for right in (FLOAT, {"data_type": "double", "op_name": "square"}):  # which is then there
+        assert [each.plan(arch="sm_90", **right).configuration for each in families] == [right, right]
     for wrong, error in [
         ({"data_type": "half"}, UnknownValueError),
         ({"data_type": "float", "op_name": "twicee"}, UnknownValueError),
