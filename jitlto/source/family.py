@@ -56,9 +56,8 @@ _ALL = "all"
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What is compiled of a state of the sources, and grows with what is asked of it: one open database a target."""
+    """What is compiled of the sources as they are, and grows with what is asked of it: one open database a target."""
 
-    state: object
     keys: Set[FragmentKey]
     family: KernelFamily
     asked: set[object] = field(default_factory=set)
@@ -82,7 +81,7 @@ class SourceFamily(KernelFamily):
         self._locks: dict[int, Any] = {}  # by process: a fork has none that a thread of its parent holds
         self._watched: dict[str, Identity] = {}
         self._rendered: dict[Architecture | None, RenderedFamilies] = {None: RenderedFamilies(())}  # by target
-        self._parts: dict[Architecture | str | None, _Part] = {}  # by target, and of all kernels
+        self._parts: dict[Architecture | str | None, _Part]  # by target, and of all kernels
         self._update()
         self._begin(session)
         self._launchers = WeakValueDictionary()  # type: ignore[assignment]  # of all parts
@@ -125,10 +124,9 @@ class SourceFamily(KernelFamily):
     def _whole(self) -> KernelFamily:
         with self._lock:
             self._update()
-            if (part := self._parts.get(_ALL)) is None or part.state is not self._state:
-                built = self._build(RenderedFamilies([load_family(self.path)]))
-                part = self._parts[_ALL] = _Part(self._state, frozenset(), built)
-            return part.family
+            if _ALL not in self._parts:
+                self._parts[_ALL] = _Part(frozenset(), self._build(RenderedFamilies([load_family(self.path)])))
+            return self._parts[_ALL].family
 
     @property
     def _lock(self) -> Any:
@@ -197,15 +195,13 @@ class SourceFamily(KernelFamily):
             self._update()
             given, target = normalize_configuration(configuration, self.parameters, self.name), _target(arch)
             what, part = (*asked, *sorted(given.items())), self._parts.get(target)
-            if part is None or part.state is not self._state:
-                part = None
             if part is None or what not in part.asked:
                 keys = select(given, *asked) | (part.keys if part else set())
                 if part is None or keys != part.keys:
                     if target not in self._rendered:
                         self._rendered[target] = _render(self.path, target)
                     built = self._build(self._rendered[target].select(lambda each: each.key in keys))
-                    part = self._parts[target] = _Part(self._state, keys, built)
+                    part = self._parts[target] = _Part(keys, built)
                 part.asked.add(what)
             built = part.family
         # It lacks parameters on which its kernels do not depend.
@@ -255,7 +251,7 @@ class SourceFamily(KernelFamily):
             tuple(sorted({r.group.name for r in self._own if r.group.role is Role.ENTRYPOINT})),
             family.version,
         )
-        self._rendered, self._watched, self._state = {target: rendered}, watched, object()
+        self._rendered, self._parts, self._watched = {target: rendered}, {}, watched
         if "best" in self.__dict__:
             self.best.forget()
 
