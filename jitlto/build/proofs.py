@@ -15,10 +15,9 @@ from jitlto.base import __version__
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.build.cache.cache import Cache
-from jitlto.database import FragmentDatabase
-from jitlto.record.fragment import Image
 
-if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
+if TYPE_CHECKING:  # not imported at run time, so that builds load no planner, and checks without a store not that
+    from jitlto.plan.plan import Plan
     from jitlto.stores.shared import SharedStore
 
 #: The folder of the entries in the cache directory.
@@ -43,16 +42,16 @@ class Proofs:
         """Return the key of a proof, made from all that it depends on, as JSON values."""
         return hashlib.sha256(json.dumps([_SCHEMA, __version__, of, *inputs]).encode()).hexdigest()
 
-    def image_key(self, database: FragmentDatabase, images: Iterable[Image], of: str, *inputs: object) -> str | None:
-        """Return the key of a proof about images; None if the database no longer holds one as it was."""
+    def plan_key(self, plan: Plan, of: str) -> str | None:
+        """Return the key of a proof about a kernel; None if it cannot be linked, or an image is no longer as it was."""
         try:
-            for image in images:
+            for image in plan.images:
                 if image.sha256 not in self._intact:
-                    database.read(image)
+                    plan.database.read(image)
                     self._intact.add(image.sha256)
         except JitltoError:
-            return None  # whoever reads it says why
-        return self.key(of, *inputs)
+            return None  # whoever links it says why
+        return self.key(of, plan.digest)
 
     def find(self, key: str | None) -> bytes | None:
         """Return what is known of something that was proved before, as far as the directory and :meth:`fetch` know."""

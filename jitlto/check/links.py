@@ -140,7 +140,7 @@ class Work:
             The jobs that raise an error, in order, and the number of those that were proved before.
         """
         self.on_links(len(jobs))
-        keys = [self._key(job.plan, of) for job in jobs]
+        keys = [self.proofs.plan_key(job.plan, of) for job in jobs]
         self.proofs.fetch(keys)
         left = [position for position, key in enumerate(keys) if self.proofs.find(key) is None]
         for position in {*range(len(jobs))}.difference(left):
@@ -159,13 +159,6 @@ class Work:
                 elif isinstance(found, JitltoError):
                     failed[position] = found
         return [(jobs[position], failed[position]) for position in sorted(failed)], len(jobs) - len(left)
-
-    def _key(self, plan: Plan, of: str) -> str | None:
-        """Return the key of a proof about a kernel; None if it cannot be linked, or an image is damaged."""
-        try:
-            return self.proofs.image_key(plan.database, plan.images, of, plan.digest)
-        except JitltoError:
-            return None  # whoever links it says why
 
 
 def require_readable(fragments: Iterable[Fragment], where: str) -> None:

@@ -155,7 +155,8 @@ def test_a_kernel_of_damaged_images_is_not_believed_to_link(
         result = check(database, targets=[Architecture(90)], compare=False)
         assert links_of(result).known == 0
         assert len(linked) == 8 + 4
-        assert Proofs(None).image_key(database, database.fragments()[0].images, "hidden") is None
+        plan = SimpleNamespace(database=database, images=database.fragments()[0].images, digest="hidden")
+        assert Proofs(None).plan_key(plan, "link") is None  # type: ignore[arg-type]
 
 
 def test_of_very_many_kernels_those_are_linked_in_which_every_two_fragments_meet(

@@ -99,7 +99,7 @@ def result_of(future: Future[T]) -> T:
     except Exception as error:
         what, hint = (
             f"the executor failed: {type(error).__name__}: {error}",
-            "see the logs of its workers; most often memory is too low",
+            "see its logs; most often memory is too low",
         )
         raise WorkerDied(what, hint=hint) from error
 
