@@ -8,8 +8,6 @@ loaded already.
 Two threads cannot import ``cuda.core`` at once: one finds it half imported.
 """
 
-import _thread
-import contextlib
 import errno
 import os
 import sys
@@ -43,7 +41,6 @@ _BY_MODULE = {name.lower(): name for name in FILES}  # module of the bindings â†
 # of all releases of its major up to its own. The names are at the beginning of the file.
 _EXPORTED = b"\0__nvJitLinkComplete_"
 _BEGINNING = 1 << 16
-_begun: set[str] = set()  # files that load_soon loads
 
 
 class Loaded(Frozen):
@@ -90,7 +87,7 @@ def load(name: str) -> Loaded:
     """
     packaged, names = find_packaged(*FILES[name]), [Path(file).name for file in FILES[name]]
     with alone:
-        if packaged and (packaged in _begun or not any(map(_is_loaded, names))):
+        if packaged and not any(map(_is_loaded, names)):
             _load_file(Path(packaged))
             return Loaded(packaged, is_foreign=False)  # without cuda.pathfinder, which takes 40 ms
         pathfinder = import_module("cuda.pathfinder")
@@ -106,21 +103,6 @@ def load(name: str) -> Loaded:
     if packaged is None:
         return Loaded(found.abs_path, found.was_already_loaded_from_elsewhere)
     return Loaded(found.abs_path, Path(found.abs_path).resolve() != Path(packaged).resolve())
-
-
-@cache
-def load_soon(name: str) -> None:
-    """Begin to load a library in a thread of its own, once, if this environment has a package of it."""
-    packaged = find_packaged(*FILES[name])
-    if packaged and not any(_is_loaded(Path(file).name) for file in FILES[name]):
-        _begun.add(packaged)
-        with contextlib.suppress(RuntimeError):  # there are too many threads, or the interpreter ends
-            _thread.start_new_thread(_try_file, (Path(packaged),))
-
-
-def _try_file(path: Path) -> None:
-    with contextlib.suppress(Exception):  # who needs it is told
-        _load_file(path)
 
 
 def _is_loaded(name: str) -> bool:

@@ -17,7 +17,7 @@ from jitlto.base.files import digest_of
 from jitlto.base.frozen import Shared
 from jitlto.base.log import log
 from jitlto.base.text import check_type
-from jitlto.cuda import device, libraries
+from jitlto.cuda import device
 from jitlto.launch.core import Answers, looked_up, remembered
 from jitlto.link.kernel_cache import LAYERS
 from jitlto.link.requests import find_chosen, request_key
@@ -266,8 +266,6 @@ class KernelFamily(Shared):
             launcher = self._load(chosen, linked, plan_again)
         if launcher is None:
             cache.open_store_soon()
-            if cache.may_link:
-                libraries.load_soon("nvJitLink")  # while modules for planning are imported
             plan = self.planner(entry, **configuration).plan(**how)
             launcher = self.load(plan)
             if asked and cache.store and plan.answers(session.linker, capability):
