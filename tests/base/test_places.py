@@ -2,13 +2,17 @@
 
 import json
 import tomllib
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jitlto.base.diagnostic import Location
 from jitlto.base.places import find_places, join
+from jitlto.base.toml_reader import find_place
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -75,3 +79,18 @@ def test_every_part_of_a_toml_document_has_its_place() -> None:
 def test_of_two_members_of_one_name_it_is_the_last(text: str) -> None:
     before = text[: text.rindex('"a"')]
     assert find_places(text) == {"/a": (before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1)}
+
+
+@given(st.text("[]{}=:,.\"'\n#ab\\ \0é"), st.booleans())
+def test_a_malformed_document_has_places_or_is_an_error(text: str, is_toml: bool) -> None:
+    with suppress(ValueError, IndexError):
+        lines = len(text.split("\n"))
+        assert all(1 <= line <= lines for line, _ in find_places(text, is_toml=is_toml).values())
+
+
+def test_where_a_file_is_gone_or_malformed_by_now_it_is_the_place(tmp_path: Path) -> None:
+    path = tmp_path / "family.toml"
+    for text in (None, "[[[", "a = ]", 'a = "'):
+        if text is not None:
+            path.write_text(text)
+        assert find_place(path, ("family",), "name", 0) == Location(str(path), about="in [family]")
