@@ -112,7 +112,7 @@ class InterfaceRules:
         for name in sorted(set(own) - known) if not self._config.values else ():
             what = f"opaque names {name}, a type that no interface declares"
             hint = suggest(name, sorted(known), "remove it, or write its name with its namespaces")
-            where = find_place(self._family.path, ("family", "opaque"), own.index(name))
+            where = find_place(self._family.path, ("family",), "opaque", own.index(name))
             raise FamilyError(what, code="family-opaque", where=where, hint=hint)
         opaque = {*own, *(name for each in self._family.all_used().values() for name in each.opaque)}
         for name in sorted(undefined - opaque):

@@ -151,18 +151,17 @@ def test_a_failing_build_keeps_the_existing_database(tmp_path: Path, mini_path: 
 
 
 @pytest.mark.slow
-def test_a_compile_error_shows_lines_source_template_and_combination(build_family: BuildFamily, tmp_path: Path) -> None:
+def test_a_compile_error_shows_template_line_and_combination(build_family: BuildFamily, tmp_path: Path) -> None:
     with pytest.raises(CompileError) as caught:
         build_family(
             changed(op__cu__jinja='#include "op.cuh"\n// {{op_name}}\n__device__ {{data_type}} {{op_name}} = wrong;\n')
         )
     text = str(caught.value)
-    assert str(tmp_path / "family" / "op.cu.jinja") in text
+    assert text.startswith(f"{tmp_path / 'family' / 'op.cu.jinja'}:3: ")
     failed = re.search(r"\(group op, .*op_name=(\w+), data_type=(\w+)\)", text)  # whichever compile was the first
     assert failed is not None
     assert 'identifier "wrong" is undefined' in text
-    assert f">    3 | __device__ {failed[2]} {failed[1]} = wrong;" in text
-    assert f"     2 | // {failed[1]}" in text
+    assert f"__device__ {failed[2]} {failed[1]} = wrong;\n" in text
 
 
 def test_a_header_that_a_value_of_the_matrix_names_and_is_missing(build_family: BuildFamily) -> None:
