@@ -176,8 +176,7 @@ class RenderedFamilies(Places):
         return replace(request.place(file, line), about=request.rendered.about) if file else request.rendered.place(1)
 
     def value(self, key: FragmentKey, name: str) -> Location | None:
-        every = (*(request.rendered for request in self.requests), *(rendered for rendered, _ in self.binaries))
-        rendered = next(each for each in every if each.key == key)
+        rendered = next(each for each in self.rendered if each.key == key)
         found = rendered.matrix.find(name, rendered.combination[name])
         return found if isinstance(found, Location) else None
 

@@ -64,15 +64,14 @@ class Template:
 
         It is the file alone if that line is of what the template includes, or of a value of several lines.
         """
-        found, text = None, self.path.read_text("utf-8-sig")
         if self._environment is None:
             found = None if any("\n" in value for value in combination.values()) else line
             return Location(str(self.path), found, about=about)
-        source = ""  # the text again, in which each line has its number in the template
-        for first, kind, part in self._environment.lex(text):
-            mark = "\0{}\0" if kind == "data" else ""
-            source += "\n".join(text + mark.format(n) for n, text in enumerate(part.split("\n"), first))
-        with suppress(Exception):  # what is made of a text may need it as it is
+        source, found = "", None  # the text again, in which each line has its number in the template
+        with suppress(Exception):  # it may have been changed, and what is made of a text may need it as it is
+            for first, kind, part in self._environment.lex(self.path.read_text("utf-8-sig")):
+                mark = "\0{}\0" if kind == "data" else ""
+                source += "\n".join(text + mark.format(n) for n, text in enumerate(part.split("\n"), first))
             lines = self._environment.from_string(source).render(combination).split("\n")
             found = int(re.findall("\0(\\d+)\0", lines[line - 1])[0])
         return Location(str(self.path), found, about=about)

@@ -97,7 +97,7 @@ class CompileRequest:
         return CompileJob(tool.name, tool.identify(config.images), source, *how)
 
     def describe(self, error: JitltoError) -> JitltoError:
-        """Add template, combination and source lines to an error of its compile."""
+        """Add to an error of its compile where it is, in template, interface and matrix."""
         rendered = self.rendered
         if isinstance(error, CompileError):
             own = {f"{rendered.key}.cu": rendered.text.encode(), **self.own_closure.headers}
@@ -120,12 +120,12 @@ class CompileRequest:
         """Add to an error at a word, or a header, that is from the matrix its place there, and what may be meant."""
         header = diagnostics.find_missing_header(error.log)
         word = header or diagnostics.word_at_error(error.log) or ""
-        known = {each for text in self.own_closure.headers.values() for each in words(text)} - {word}
         near = suggest_file(word, self.config.own.directories) if header else ""
         for name, value in self.rendered.combination.items():
             is_named = value and value in header if header else word in re.findall(r"\w+", value)
             if is_named and isinstance(place := self.rendered.matrix.find(name, value), Location):
                 error.notes += (Diagnostic.note(replace(place, about=""), f"has {name}={value}"),)
+                known = {each for text in self.own_closure.headers.values() for each in words(text)} - {word}
                 near = near or suggest(word, TYPE_NAMES) or suggest(word, known)
         error.hint = " ".join(filter(None, (near, error.hint))) or None
 
