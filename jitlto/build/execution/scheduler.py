@@ -1,4 +1,4 @@
-"""The scheduler of a build: takes each distinct source from the cache or compiles it, the most expensive first.
+"""The scheduler of a build: takes each distinct source from the cache or compiles it.
 
 Jobs are submitted to any :class:`concurrent.futures.Executor`; while they run, the next family is looked up.
 """
@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from jitlto.base.errors import CompileError, JitltoError
 from jitlto.build.cache.cache import Cache, Layer, Unit
@@ -29,17 +28,6 @@ class _Task:
     key: str  # in the cache
     requests: list[CompileRequest]
     answer: CompiledSource | JitltoError | None = None  # for requests that turn out to be for the same
-
-    @property
-    def cost(self) -> int:
-        """Predicts the time of a compile to within half; the size of headers says little: most of them is skipped."""
-        source = self.requests[0].closure
-        return sum(map(_count_templates, (source.text, *source.headers.values())))
-
-
-@lru_cache(maxsize=4096)  # fragments share their headers
-def _count_templates(text: bytes) -> int:
-    return text.count(b"template")
 
 
 @dataclass
@@ -128,7 +116,7 @@ class Scheduler:
         missing = [task for task in new if task.answer is None and self._holds(task)]
         # The first of each head first: workers then read these side by side, for all that follow.
         first = {task.requests[0].head: task for task in reversed(missing)}
-        return sorted(missing, key=lambda task: (first[task.requests[0].head] is not task, -task.cost))
+        return sorted(missing, key=lambda task: first[task.requests[0].head] is not task)
 
     def _holds(self, task: _Task) -> bool:
         """Check the source of a task; what the cache has was checked when it was compiled."""
