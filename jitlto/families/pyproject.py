@@ -3,7 +3,6 @@
 import json
 import os.path
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -64,10 +63,9 @@ class _Table(msgspec.Struct):
 def has_config(pyproject: Path) -> bool:
     """Return whether a ``pyproject.toml`` exists and has ``[tool.jitlto]``."""
     try:
-        tool = tomllib.loads(pyproject.read_text("utf-8-sig")).get("tool")
-    except (OSError, ValueError, RecursionError):
+        return "jitlto" in read_toml(pyproject, ProjectError).table("tool", required=False).values
+    except ProjectError:
         return False  # the build backend will report it
-    return isinstance(tool, Mapping) and "jitlto" in tool
 
 
 def load_config(project: Path) -> PackageConfig:
