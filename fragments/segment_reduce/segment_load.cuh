@@ -18,25 +18,14 @@
 //   column   0 to width - V, a multiple of V
 //   width    columns of an element and of a row, a multiple of V
 //   info     the kernel's `load_info`, unchanged
-extern __device__ void segment_load(const float* values, unsigned long long element, unsigned int column,
-                                    unsigned int width, void* info, float (&value)[1]);
-extern __device__ void segment_load(const float* values, unsigned long long element, unsigned int column,
-                                    unsigned int width, void* info, float (&value)[2]);
-extern __device__ void segment_load(const float* values, unsigned long long element, unsigned int column,
-                                    unsigned int width, void* info, float (&value)[4]);
-extern __device__ void segment_load(const __half* values, unsigned long long element, unsigned int column,
-                                    unsigned int width, void* info, float (&value)[1]);
-extern __device__ void segment_load(const __half* values, unsigned long long element, unsigned int column,
-                                    unsigned int width, void* info, float (&value)[2]);
-extern __device__ void segment_load(const __half* values, unsigned long long element, unsigned int column,
-                                    unsigned int width, void* info, float (&value)[4]);
-extern __device__ void segment_load(const __half* values, unsigned long long element, unsigned int column,
-                                    unsigned int width, void* info, float (&value)[8]);
-extern __device__ void segment_load(const __nv_bfloat16* values, unsigned long long element, unsigned int column,
-                                    unsigned int width, void* info, float (&value)[1]);
-extern __device__ void segment_load(const __nv_bfloat16* values, unsigned long long element, unsigned int column,
-                                    unsigned int width, void* info, float (&value)[2]);
-extern __device__ void segment_load(const __nv_bfloat16* values, unsigned long long element, unsigned int column,
-                                    unsigned int width, void* info, float (&value)[4]);
-extern __device__ void segment_load(const __nv_bfloat16* values, unsigned long long element, unsigned int column,
-                                    unsigned int width, void* info, float (&value)[8]);
+extern __device__ void segment_load(const float*, unsigned long long, unsigned, unsigned, void*, float (&)[1]);
+extern __device__ void segment_load(const float*, unsigned long long, unsigned, unsigned, void*, float (&)[2]);
+extern __device__ void segment_load(const float*, unsigned long long, unsigned, unsigned, void*, float (&)[4]);
+extern __device__ void segment_load(const __half*, unsigned long long, unsigned, unsigned, void*, float (&)[1]);
+extern __device__ void segment_load(const __half*, unsigned long long, unsigned, unsigned, void*, float (&)[2]);
+extern __device__ void segment_load(const __half*, unsigned long long, unsigned, unsigned, void*, float (&)[4]);
+extern __device__ void segment_load(const __half*, unsigned long long, unsigned, unsigned, void*, float (&)[8]);
+extern __device__ void segment_load(const __nv_bfloat16*, unsigned long long, unsigned, unsigned, void*, float (&)[1]);
+extern __device__ void segment_load(const __nv_bfloat16*, unsigned long long, unsigned, unsigned, void*, float (&)[2]);
+extern __device__ void segment_load(const __nv_bfloat16*, unsigned long long, unsigned, unsigned, void*, float (&)[4]);
+extern __device__ void segment_load(const __nv_bfloat16*, unsigned long long, unsigned, unsigned, void*, float (&)[8]);

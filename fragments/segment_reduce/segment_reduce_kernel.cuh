@@ -57,22 +57,39 @@ struct block_rows {
     }
   }
 
+  // Combines `Flight` elements, from `number` on, which are all there.
+  template <unsigned int Flight>
+  __device__ __forceinline__ void reduce_flight(index_t begin, unsigned int number, unsigned int step,
+                                                float (&result)[V]) const {
+    float x[Flight][V];
+#pragma unroll
+    for (unsigned int i = 0; i < Flight; ++i) {
+      segment_load(values, begin + (number + i * step), me.column, width, load_info, x[i]);
+    }
+#pragma unroll
+    for (unsigned int i = 0; i < Flight; ++i) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) { result[v] = Reduction::combine(result[v], x[i][v]); }
+    }
+  }
+
   // Combines elements `number`, `number + step`, ... of the `count` from `begin` on with the result, in this order.
+  // `Flight` of them are read at once: loads are gathers, whose latency nothing else hides.
+  template <unsigned int Flight>
   __device__ __forceinline__ void reduce_elements(index_t begin, unsigned int count, unsigned int number,
                                                   unsigned int step, float (&result)[V]) const {
-    constexpr unsigned int flight = V < 4 ? 8 : 6;  // loads are gathers, whose latency nothing else hides
-    for (; number < count; number += flight * step) {
-      float x[flight][V];
-      load(begin, count, number, step, x);
-#pragma unroll
-      for (unsigned int i = 0; i < flight; ++i) {
-#pragma unroll
-        for (int v = 0; v < V; ++v) {
-          const float combined = Reduction::combine(result[v], x[i][v]);
-          result[v] = number + i * step < count ? combined : result[v];
-        }
-      }
+    for (; number + (Flight - 1) * step < count; number += Flight * step) {
+      reduce_flight<Flight>(begin, number, step, result);
     }
+    if (Flight > 4 && number + 3 * step < count) {
+      reduce_flight<4>(begin, number, step, result);
+      number += 4 * step;
+    }
+    if (number + step < count) {
+      reduce_flight<2>(begin, number, step, result);
+      number += 2 * step;
+    }
+    if (number < count) { reduce_flight<1>(begin, number, step, result); }
   }
 
   __device__ __forceinline__ void store(index_t row, index_t elements, float (&result)[V]) const {
@@ -94,7 +111,7 @@ struct block_rows {
         const unsigned int count = own.end - own.begin;
         float result[V];
         begin(result);
-        reduce_elements(own.begin, count, 0, 1, result);
+        reduce_elements<V < 4 ? 8 : 4>(own.begin, count, 0, 1, result);
         store(row, count, result);
       }
     }
@@ -159,7 +176,7 @@ struct block_rows {
     constexpr unsigned int most = 1u << 30;  // numbers of 32 bits are enough for so many
     for (index_t first = elements.begin; me.active && first < elements.end; first += most) {
       const unsigned int count = elements.end - first < most ? elements.end - first : most;
-      reduce_elements(first, count, me.lane, me.lanes, result);
+      reduce_elements<8>(first, count, me.lane, me.lanes, result);
     }
     for (unsigned int lanes = me.lanes, half; lanes > 1; lanes = half) {
       half = (lanes + 1) / 2;

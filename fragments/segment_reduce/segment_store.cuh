@@ -19,25 +19,14 @@
 //   width   columns of a row, a multiple of V
 //   value   the result in float, not yet rounded to the data type
 //   info    the kernel's `store_info`, unchanged
-extern __device__ void segment_store(float* output, unsigned long long row, unsigned int column,
-                                     unsigned int width, const float (&value)[1], void* info);
-extern __device__ void segment_store(float* output, unsigned long long row, unsigned int column,
-                                     unsigned int width, const float (&value)[2], void* info);
-extern __device__ void segment_store(float* output, unsigned long long row, unsigned int column,
-                                     unsigned int width, const float (&value)[4], void* info);
-extern __device__ void segment_store(__half* output, unsigned long long row, unsigned int column,
-                                     unsigned int width, const float (&value)[1], void* info);
-extern __device__ void segment_store(__half* output, unsigned long long row, unsigned int column,
-                                     unsigned int width, const float (&value)[2], void* info);
-extern __device__ void segment_store(__half* output, unsigned long long row, unsigned int column,
-                                     unsigned int width, const float (&value)[4], void* info);
-extern __device__ void segment_store(__half* output, unsigned long long row, unsigned int column,
-                                     unsigned int width, const float (&value)[8], void* info);
-extern __device__ void segment_store(__nv_bfloat16* output, unsigned long long row, unsigned int column,
-                                     unsigned int width, const float (&value)[1], void* info);
-extern __device__ void segment_store(__nv_bfloat16* output, unsigned long long row, unsigned int column,
-                                     unsigned int width, const float (&value)[2], void* info);
-extern __device__ void segment_store(__nv_bfloat16* output, unsigned long long row, unsigned int column,
-                                     unsigned int width, const float (&value)[4], void* info);
-extern __device__ void segment_store(__nv_bfloat16* output, unsigned long long row, unsigned int column,
-                                     unsigned int width, const float (&value)[8], void* info);
+extern __device__ void segment_store(float*, unsigned long long, unsigned, unsigned, const float (&)[1], void*);
+extern __device__ void segment_store(float*, unsigned long long, unsigned, unsigned, const float (&)[2], void*);
+extern __device__ void segment_store(float*, unsigned long long, unsigned, unsigned, const float (&)[4], void*);
+extern __device__ void segment_store(__half*, unsigned long long, unsigned, unsigned, const float (&)[1], void*);
+extern __device__ void segment_store(__half*, unsigned long long, unsigned, unsigned, const float (&)[2], void*);
+extern __device__ void segment_store(__half*, unsigned long long, unsigned, unsigned, const float (&)[4], void*);
+extern __device__ void segment_store(__half*, unsigned long long, unsigned, unsigned, const float (&)[8], void*);
+extern __device__ void segment_store(__nv_bfloat16*, unsigned long long, unsigned, unsigned, const float (&)[1], void*);
+extern __device__ void segment_store(__nv_bfloat16*, unsigned long long, unsigned, unsigned, const float (&)[2], void*);
+extern __device__ void segment_store(__nv_bfloat16*, unsigned long long, unsigned, unsigned, const float (&)[4], void*);
+extern __device__ void segment_store(__nv_bfloat16*, unsigned long long, unsigned, unsigned, const float (&)[8], void*);

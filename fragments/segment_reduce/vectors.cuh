@@ -52,12 +52,6 @@ __device__ __forceinline__ void load_vector(const T* array, unsigned long long f
   for (int i = 0; i < V; ++i) { value[i] = widen(stored[i]); }
 }
 
-// The same from any address.
-template <int V, typename T>
-__device__ __forceinline__ void load_vector(const T* pointer, float (&value)[V]) {
-  load_vector<V>(pointer, 0, value);
-}
-
 // Writes V numbers, each rounded once.
 template <int V, typename T>
 __device__ __forceinline__ void store_vector(T* pointer, const float (&value)[V]) {
