@@ -75,6 +75,7 @@ Example:
 @jobs_option("compilers")
 @click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: local worker processes].")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
+@click.option("--no-compare-archs", is_flag=True, hidden=True, expose_value=False)  # scripts in the field pass it
 @click.option("--no-sass", is_flag=True, help="Make no cubins, which take most of a build's time.")
 @click.option("-k", "--keep-going", is_flag=True, help="Compile the rest after a failure, and report all by cause.")
 @click.option(

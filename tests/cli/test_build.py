@@ -65,6 +65,12 @@ def test_a_plan_of_several_families_names_one_and_its_entrypoint(tmp_path: Path)
     succeeds(*shlex.split(done.stderr.splitlines()[-1])[1:], cwd=tmp_path)
 
 
+def test_scripts_may_go_on_to_say_that_architectures_are_not_compared(tmp_path: Path) -> None:
+    toml = write_family(tmp_path / "mini", MINI)
+    done = jitlto("build", toml, "-o", tmp_path / "o.fragdb", "--no-compare-archs", "-q")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_failure_is_json_too_where_json_was_asked_for() -> None:
     done = jitlto("build", "no-such-family", "-o", "x.fragdb", "--json")
     fails(done, 1, "no-such-family")
