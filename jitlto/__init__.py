@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jitlto.base.log import LinkWarning as LinkWarning
     from jitlto.database import FragmentDatabase as FragmentDatabase
     from jitlto.frameworks.bindings import jax_call as jax_call
+    from jitlto.frameworks.bindings import torch_fusion as torch_fusion
     from jitlto.frameworks.bindings import torch_operator as torch_operator
     from jitlto.frameworks.declaration import Backward as Backward
     from jitlto.frameworks.declaration import Operator as Operator
@@ -52,6 +53,7 @@ _EXPORTS = {
     "jax_call": "jitlto.frameworks.bindings",
     "load": "jitlto.source.load",
     "sequence": "jitlto.launch.sequence",
+    "torch_fusion": "jitlto.frameworks.bindings",
     "torch_operator": "jitlto.frameworks.bindings",
 }
 __all__ = [*_EXPORTS, "__version__"]

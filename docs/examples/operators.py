@@ -5,7 +5,7 @@ from typing import Any
 
 from docs.examples import fft, segment_reduce
 from jitlto import Array, Backward, Flag, Launch, Operator, Output
-from jitlto.frameworks.parts import Case
+from jitlto.frameworks.parts import Case, Seam
 
 
 def declare_nearest(family: Any = "search", index: str = "int64") -> Operator:
@@ -94,7 +94,9 @@ def declare_segment_reduce(family: Any = "segment_reduce", index: str = "int64")
             "store": "identity",
         },
         launch=lambda case: Launch(grid=_segments(case).grid, block=_segments(case).block),
-        parameters=("values", "offsets", "reduced", lambda case: case.ends - 1, "width", None, None),
+        parameters=("values", "offsets", "reduced", lambda case: case.ends - 1, "width", "prologue", "epilogue"),
+        prologue=Seam("segment_load", "values", lambda case: _SEGMENT_LOAD % (case.T.cpp, _segments(case).veclen)),
+        epilogue=Seam("segment_store", "reduced", lambda case: _SEGMENT_STORE % (case.T.cpp, _segments(case).veclen)),
         examples=[{"reduce": ("sum", "mean", "max"), "width": (1, 2, 4, 64)}],
     )
 
@@ -103,12 +105,84 @@ def _segments(case: Case) -> segment_reduce.Launch:
     return segment_reduce.Launch.of(case.ends - 1, case.width, case.T)
 
 
+def declare_transform(family: Any = "fft") -> Operator:
+    """Declare the Fourier transform of complex rows, into whose kernel functions can be fused on both sides."""
+    return Operator(
+        "jitlto_examples::transform",
+        family,
+        arguments=(Array("x", "C", "*rows n"), Flag("direction", "str", "forward")),
+        outputs=(Output("y", "C", "*rows n"),),
+        dtypes={"C": ("complex64", "complex128")},
+        configuration=lambda case: {
+            "kind": "c2c", "direction": case.direction, "data_type": _REALS[case.C], "size": case.n,
+            "load": "identity", "store": "identity",
+        },
+        launch=lambda case: _launch(case, "c2c", _REALS[case.C]),
+        parameters=("x", "y", _count, "prologue", "epilogue"),
+        prologue=Seam("fft_load", "x", lambda case: _LOAD % ((_COMPLEX[case.C],) * 3)),
+        epilogue=Seam("fft_store", "y", lambda case: _STORE % ((_COMPLEX[case.C],) * 3)),
+        examples=[{"direction": ("forward", "inverse")}],
+    )  # fmt: skip
+
+
+def declare_inverse(family: Any = "fft") -> Operator:
+    """Declare the transform of halves of complex rows back to real ones, with the same seams."""
+    return Operator(
+        "jitlto_examples::inverse",
+        family,
+        arguments=(Array("y", "C", "*rows k"),),
+        outputs=(Output("x", lambda case: _REALS[case.C], lambda case: (*case.rows, 2 * (case.k - 1))),),
+        dtypes={"C": ("complex64", "complex128")},
+        configuration=lambda case: {
+            "kind": "c2r", "direction": "inverse", "data_type": _REALS[case.C], "size": 2 * (case.k - 1),
+            "load": "identity", "store": "identity",
+        },
+        launch=lambda case: _launch(case, "c2r", _REALS[case.C], 2 * (case.k - 1)),
+        parameters=("y", "x", _count, "prologue", "epilogue"),
+        prologue=Seam("fft_load", "y", lambda case: _LOAD % ((_COMPLEX[case.C],) * 3)),
+        epilogue=Seam("fft_store", "x", lambda case: _STORE % ((_REAL[case.C],) * 3)),
+        examples=[{"k": (33,)}],
+    )  # fmt: skip
+
+
+_REALS = {"complex64": "float32", "complex128": "float64"}
+_COMPLEX = {"complex64": "float2", "complex128": "double2"}
+_REAL = {"complex64": "float", "complex128": "double"}
+_LOAD = """
+__device__ %s fft_load(const %s*, unsigned int row, unsigned int index, unsigned int length, void* info) {
+  %s value[1];
+  fused::load(row, index, length, value, info);
+  return value[0];
+}
+"""
+_STORE = """
+__device__ void fft_store(%s* output, unsigned int row, unsigned int index, unsigned int length, %s value, void* info) {
+  const %s values[1] = {value};
+  fused::store(output, row, index, length, values, info);
+}
+"""
+
+
+_SEGMENT_LOAD = """
+__device__ void segment_load(const %s*, unsigned long long element, unsigned int column, unsigned int width, void* info,
+                             float (&value)[%d]) {
+  fused::load(element, column, width, value, info);
+}
+"""
+_SEGMENT_STORE = """
+__device__ void segment_store(%s* output, unsigned long long row, unsigned int column, unsigned int width,
+                              const float (&value)[%d], void* info) {
+  fused::store(output, row, column, width, value, info);
+}
+"""
+
+
 def _configuration(case: Case, kind: str, direction: str, **callbacks: str) -> dict[str, object]:
     return {"kind": kind, "direction": direction, "data_type": case.T, "size": case.n, **callbacks}
 
 
-def _launch(case: Case, kind: str) -> Launch:
-    how = fft.Launch.of(case.n, case.T, kind)
+def _launch(case: Case, kind: str, dtype: str | None = None, size: int | None = None) -> Launch:
+    how = fft.Launch.of(size or case.n, dtype or case.T, kind)
     return Launch(grid=-(-_count(case) // how.rows), block=how.block, shared_memory=how.shared_memory)
 
 

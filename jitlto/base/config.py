@@ -37,6 +37,7 @@ class Config(Frozen):
         record: File to which used plans are recorded.
         extension: ``auto``, ``required`` or ``off``: the compiled core of launches.
         prebuilt: Where a package's database is taken from instead of compiling it.
+        log: What is said on the standard error: ``fusion``, or nothing.
     """
 
     database_path: tuple[Path, ...]
@@ -56,6 +57,7 @@ class Config(Frozen):
     record: Path | None
     extension: str
     prebuilt: Path | None
+    log: str
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Config:
@@ -79,6 +81,7 @@ class Config(Frozen):
             _path(environment, "JITLTO_RECORD"),
             _choice(environment, "JITLTO_EXTENSION", ("auto", "required", "off")),
             _path(environment, "JITLTO_PREBUILT"),
+            _choice(environment, "JITLTO_LOG", ("", "fusion")),
         )
 
 

@@ -29,6 +29,23 @@ def torch_operator(operator: Operator) -> Any:
     return register(operator)
 
 
+def torch_fusion() -> Any:
+    """Return a pass of Inductor that fuses element-wise operations into operators that declare seams for them.
+
+    For ``torch.compile(function, options={"post_grad_custom_post_pass": jitlto.torch_fusion()})``, or for
+    ``torch._inductor.config.post_grad_custom_post_pass``. What cannot be fused is left alone, and said on the standard
+    error with ``JITLTO_LOG=fusion``.
+
+    Raises:
+        OperatorError: If PyTorch is not installed, or has no such passes.
+    """
+    try:
+        from jitlto.frameworks.torch_fusion import make
+    except ImportError as error:
+        raise _missing("PyTorch", error, "install torch 2.9 or later") from None
+    return make()
+
+
 def jax_call(operator: Operator) -> Callable[..., Any]:
     """Return a function of JAX that calls an operator on arrays on a GPU.
 

@@ -6,17 +6,20 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from jitlto.base.cached import cached_property
 from jitlto.base.errors import OperatorError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type, suggest
-from jitlto.frameworks.parts import REQUIRED, Argument, Array, Call, Case, Flag, Launch, Output, Scalar
+from jitlto.frameworks.parts import REQUIRED, Argument, Array, Call, Case, Flag, Launch, Output, Scalar, Seam, Table
 from jitlto.frameworks.shapes import DTYPES, Dimensions, DType, bind_shape, parse_shape, shape_of
 from jitlto.runtime.family import KernelFamily
 from jitlto.source.load import family as find_family
+
+if TYPE_CHECKING:
+    from jitlto.plan.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,9 @@ class Operator(Shared):
         examples: The calls that ``jitlto check --operators`` proves: alternatives, each of which gives values to flags,
             sizes and names of dtypes. What one leaves out has all of its dtypes, both values of a boolean, or 64 for a
             size; the values of all other flags are to be named.
+        prologue: Where a function can make the elements of an argument.
+        epilogue: Where a function can be applied to the elements of the output.
+        sources: Returns CUDA C++ that takes the place of groups, by the name that messages have for it.
 
     Raises:
         OperatorError: If the declaration contradicts itself.
@@ -81,6 +87,9 @@ class Operator(Shared):
     link_options: Mapping[str, object] | None = None
     backward: Backward | None = None
     examples: Sequence[Mapping[str, Sequence[object]]] = ({},)
+    prologue: Seam | None = None
+    epilogue: Seam | None = None
+    sources: Callable[[Case], Mapping[str, str]] | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -171,13 +180,17 @@ class Operator(Shared):
         found = []
         for output in self.outputs:
             shape = output.shape(case) if callable(output.shape) else shape_of(self.patterns[output.name], case)
-            dtype = output.dtype(case) if callable(output.dtype) else output.dtype
-            dtype = dtype if dtype in DTYPES else getattr(case, str(dtype))
-            if dtype not in DTYPES:
-                what = f"output {output.name} has an unknown dtype {dtype!r}"
-                raise self.error(what, f"the dtypes are {', '.join(DTYPES)}")
-            found.append((tuple(shape), str(dtype)))
+            found.append((tuple(shape), self.resolve_dtype(output.dtype, case)))
         return tuple(found)
+
+    def resolve_dtype(self, declared: str | Callable[[Case], str], case: Case) -> str:
+        """Return a dtype of the output in a call."""
+        dtype = declared(case) if callable(declared) else declared
+        dtype = dtype if dtype in DTYPES else getattr(case, str(dtype))
+        if dtype not in DTYPES:
+            what = f"an output has an unknown dtype {dtype!r}"
+            raise self.error(what, f"the dtypes are {', '.join(DTYPES)}")
+        return str(dtype)
 
     def resolve(self, case: Case) -> Call:
         """Return all that follows from a case whose sizes are ints."""
@@ -193,14 +206,22 @@ class Operator(Shared):
         places = {part.name: place for place, part in parts if not isinstance(part, Flag)}
         missing = {array.name for array in self.arrays if array.optional} - case.given
         parameters: list[tuple[int | None, Any]] = []
+        tables: list[tuple[int, ...]] = []
         for each in self.parameters:
-            if not isinstance(each, str):
+            if isinstance(each, Table):
+                parameters.append((len(self.arguments) + len(self.outputs) + len(tables), None))
+                tables.append(tuple(places[name] for name in each.names))
+            elif each in ("prologue", "epilogue") and each not in places:
+                parameters.append((None, None))
+            elif not isinstance(each, str):
                 parameters.append((None, each(case) if callable(each) else each))
             elif each in places:
                 parameters.append((None if each in missing else places[each], None))
             else:
                 parameters.append((None, getattr(case, each)))
-        return Call(self.results(case), chosen, launch, tuple(parameters))
+        taken = tuple(self.resolve_dtype(output.taken_as or output.dtype, case) for output in self.outputs)
+        sources = self.sources(case) if self.sources else {}
+        return Call(self.results(case), chosen, launch, tuple(parameters), taken, tuple(tables), sources)
 
     @cached_property
     def loaded(self) -> KernelFamily:
@@ -209,10 +230,48 @@ class Operator(Shared):
             return find_family(self.family)
         return self.family if isinstance(self.family, KernelFamily) else self.family()
 
-    def how(self, call: Call) -> dict[str, Any]:
-        """Return what the family is asked for: the arguments of its ``plan()`` and ``launcher()``."""
-        how = {"entry": self.entry, "link_options": self.link_options}
-        return {name: value for name, value in how.items() if value is not None} | dict(call.configuration)
+    def plan(self, call: Call) -> Plan:
+        """Plan the kernel of a call."""
+        asked, how = self._ask(call)
+        return asked.plan(**how)  # type: ignore[no-any-return]
+
+    def launcher(self, call: Call) -> Any:
+        """Return the launcher of the kernel of a call."""
+        asked, how = self._ask(call)
+        return asked.launcher(**how)
+
+    def _ask(self, call: Call) -> tuple[Any, dict[str, Any]]:
+        """Return whom to ask for a kernel, the family or a planner, and how."""
+        options = {} if self.link_options is None else {"link_options": self.link_options}
+        if not call.sources:
+            entry = {} if self.entry is None else {"entry": self.entry}
+            return self.loaded, {**options, **entry, **call.configuration}
+        planner = self.loaded.planner(self.entry, **call.configuration)
+        for name, text in call.sources.items():
+            planner.add_source(text, name)
+        return planner, options
+
+    def with_epilogue(self, expression: str, *, dtype: str | None = None, **inputs: str | float) -> Operator:
+        """Return an operator whose kernel applies a function to each element of the output before it is written.
+
+        Args:
+            expression: Of ``v``, the element, and of inputs: ``"gelu(v * scale + bias[col])"``. An input is written as
+                ``bias[col]`` with a value a column (of the last dimension), ``x[row]`` a row, ``x[row, col]`` an
+                element, or ``x`` for one. Operators and functions are those of Python and PyTorch: see
+                docs/operators.md.
+            dtype: That of the new output; by default that of the old one.
+            **inputs: Of each array its dtype; of a number that each call is given, ``float``; or the number itself.
+
+        Returns:
+            An operator with these inputs as further arguments, in their order, behind those without a default.
+
+        Raises:
+            OperatorError: If it declares no ``epilogue``, or the expression cannot be computed.
+        """
+        from jitlto.frameworks.expressions import with_epilogue
+
+        made: Operator = with_epilogue(self, expression, dtype, inputs)
+        return made
 
 
 def _check(operator: Operator) -> None:
@@ -235,11 +294,21 @@ def _check(operator: Operator) -> None:
         what = "an operator without outputs and mutated arguments has no effect"
         raise operator.error(what, "declare what the kernel writes to", case="output")
     for parameter in operator.parameters:
-        if not isinstance(parameter, str | int | float | None) and not callable(parameter):
+        if not isinstance(parameter, str | int | float | Table | None) and not callable(parameter):
             what = f"parameter {parameter!r} is neither a name nor a number, None or a function"
             raise operator.error(what, "name what the kernel is passed", case="parameter")
     if operator.backward is not None:
         _check_backward(operator, operator.backward)
+    for seam, side, parts in (
+        (operator.prologue, "prologue", operator.arrays),
+        (operator.epilogue, "epilogue", operator.outputs[:1]),
+    ):
+        if seam is not None:
+            check_type(seam, Seam, f"{side} must be a Seam")
+            _check_known(operator, f"{side}: unknown array", seam.array, {part.name for part in parts}, side)
+            if side not in operator.parameters or len(operator.outputs) > 1:
+                hint = f'name "{side}" in parameters where the kernel takes the inputs of a function'
+                raise operator.error(f"{side}: the operator has no such parameter, or several outputs", hint, side)
 
 
 def _check_known(operator: Operator, what: str, name: object, known: Collection[str], case: str = "argument") -> None:

@@ -42,7 +42,7 @@ def check_call(operator: Operator, values: Sequence[Any]) -> Plan | None:
     if call.launch is None or not isinstance(operator.loaded, KernelFamily):
         return None
     try:
-        plan = operator.loaded.plan(**operator.how(call))
+        plan = operator.plan(call)
         kernel = plan.entry.key.text
         _check_arguments(operator, kernel, plan.entry.signature, call, values)
         launch = call.launch
@@ -63,7 +63,8 @@ def _check_arguments(
     if len(call.parameters) != len(signature):
         raise count_error(kernel, signature, len(call.parameters))
     parts = (*operator.arguments, *operator.outputs)
-    given = (*values, *call.results)
+    outputs = ((shape, dtype) for (shape, _), dtype in zip(call.results, call.taken_as, strict=True))
+    given = (*values, *outputs, *call.tables)
     written = {
         place: part.name
         for place, part in enumerate(parts)
@@ -74,7 +75,7 @@ def _check_arguments(
     for declared, (place, value), parameter, convert in zip(
         operator.parameters, call.parameters, signature, converters, strict=True
     ):
-        target, part = pointed_type(parameter), None if place is None else parts[place]
+        target, part = pointed_type(parameter), None if place is None else (*parts, *call.tables)[place]
         if place is not None and isinstance(part, Array | Output):
             _check_array(parameter, target, given[place][1])
             if place in written:
@@ -86,6 +87,8 @@ def _check_arguments(
         if place is not None and isinstance(part, Scalar):
             value, is_address = given[place], part.type == "int"
             value = value if isinstance(value, int | float | complex) else _EXAMPLES[part.type]
+        if place is not None and isinstance(part, tuple):
+            continue  # a table, for a seam's own source
         if target is None:
             convert(value)
         elif value is not None and not (value == 0 or is_address):

@@ -193,7 +193,10 @@ def _lower(target: Cuda, ctx: Any, *operands: Any, statics: _Statics) -> Any:
     # A result that has an argument's memory is what the kernel writes to.
     places |= {number: (OUTPUT, aliases[places[number][1]]) for number in statics.mutated}
     places |= {len(operator.arguments) + n: (OUTPUT, n) for n, _ in enumerate(operator.outputs)}
-    launcher = operator.loaded.launcher(**operator.how(call))
+    if call.tables:
+        hint = "give one array, and numbers by their values"
+        raise operator.error("a function that is fused has several inputs, for which JAX has no table", hint)
+    launcher = operator.launcher(call)
     register(target)  # asks the driver, so behind what says that there is none
     words = describe_call(target, launcher, call, places, statics.values)
     return jax.ffi.ffi_lowering(TARGET, operand_output_aliases=aliases)(ctx, *operands, call=words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,6 +28,7 @@ class Array:
             ``*name`` for any number of dimensions.
         mutated: True if the kernel writes to it.
         optional: True if None may be given instead, which the kernel gets as a null pointer.
+        aligned: True if it has to begin at a multiple of 16 bytes; a view that does not is copied first.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Array:
     shape: str
     mutated: bool = False
     optional: bool = False
+    aligned: bool = False
 
     @property
     def default(self) -> object:
@@ -105,11 +107,44 @@ class Output:
         name: A Python identifier.
         dtype: As of :class:`Array`, or a function of the :class:`Case`.
         shape: The same; a function returns a tuple.
+        taken_as: The dtype that the kernel's parameter has, if its source writes another one.
     """
 
     name: str
     dtype: str | Callable[[Case], str]
     shape: str | Callable[[Case], Sequence[Any]]
+    taken_as: str | Callable[[Case], str] | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """An argument of a kernel: the address of a table in device memory, of addresses of arrays and of numbers.
+
+    Args:
+        names: The arguments of the operator that it holds, each in 8 bytes: numbers as double.
+    """
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Seam:
+    """A place where a function of element-wise operations takes the place of a group of the operator's family.
+
+    Args:
+        group: The group, whose function the kernel calls for each element.
+        array: An argument, of which the function makes the elements (a prologue), or the output, to whose elements it
+            is applied (an epilogue). It is contiguous, and its last dimension are the columns of a row.
+        source: CUDA C++ that defines the group's function by ``fused::load(row, column, columns, value, info)`` or
+            ``fused::store(output, row, column, columns, value, info)``; or a function of the :class:`Case` that returns
+            it. Both are for ``value``, an array of one or more neighbours: numbers of 16 bits as float, complex ones as
+            float2 or double2. ``info`` is what the kernel is passed for ``"prologue"`` or ``"epilogue"`` among the
+            operator's ``parameters``.
+    """
+
+    group: str
+    array: str
+    source: str | Callable[[Case], str]
 
 
 @dataclass(frozen=True)
@@ -141,10 +176,16 @@ class Call:
         configuration: The parameter values that choose the kernel.
         launch: Its launch configuration; None if there is nothing to launch.
         parameters: Of each argument of the kernel, its position among the operator's arguments and, behind these,
-            outputs; or None, and the value itself.
+            outputs and tables; or None, and the value itself.
+        taken_as: Of each output the dtype that the kernel's parameter has.
+        tables: Of each table the positions of what it holds.
+        sources: CUDA C++ that takes the place of groups, by name.
     """
 
     results: tuple[tuple[tuple[Any, ...], str], ...]
     configuration: Mapping[str, object]
     launch: Launch | None
     parameters: tuple[tuple[int | None, Any], ...]
+    taken_as: tuple[str, ...] = ()
+    tables: tuple[tuple[int, ...], ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)

@@ -1,9 +1,11 @@
 """What an operator of PyTorch does with tensors that have memory: it launches the kernel."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import itemgetter
+from struct import pack, unpack
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from torch.autograd.forward_ad import unpack_dual
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.parts import REQUIRED, Argument, Array, Case, Scalar
+from jitlto.frameworks.tables import Tables
 
 _MOST_CALLS = 4096  # bounds the memory of programs with new shapes in every call
 _LEGACY_STREAM = 1  # CUDA's handle for the default stream, for which PyTorch says 0
@@ -32,6 +35,12 @@ class Cuda:
         self.device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
         #: Returns a context in which a device is the current one.
         self.guard: Callable[[int], AbstractContextManager[object]] = torch.cuda.device
+        self._tables: defaultdict[int, Tables] = defaultdict(Tables)
+
+    def table(self, words: Sequence[int], index: int) -> int:
+        """Return the address of device memory that holds some words of 64 bits, for as long as work may read it."""
+        is_captured: bool = torch.cuda.is_current_stream_capturing()
+        return self._tables[index].find(tuple(words), is_captured)
 
     def keep(self, tensors: Sequence[Any], index: int) -> None:
         """Have the allocator keep the memory of tensors until the work that is in the current stream now has ended.
@@ -136,6 +145,12 @@ def returned(outputs: Sequence[Any]) -> Any:
     return outputs[0] if len(outputs) == 1 else tuple(outputs) if outputs else None
 
 
+def _word(value: Any) -> int:
+    """Return an argument as a table holds it."""
+    word: int = value.data_ptr() if isinstance(value, torch.Tensor) else unpack("=Q", pack("=d", value))[0]
+    return word
+
+
 class Implementation:
     """What an operator does with tensors that have memory."""
 
@@ -146,6 +161,7 @@ class Implementation:
         self._arrays = tuple(n for n, argument in numbered if isinstance(argument, Array))
         self._keyed = tuple(n for n, argument in numbered if not isinstance(argument, Scalar))
         self._mutated = tuple(n for n, argument in numbered if isinstance(argument, Array) and argument.mutated)
+        self._aligned = frozenset(n for n, argument in numbered if isinstance(argument, Array) and argument.aligned)
         # By flags, shapes, dtypes and devices: functions that make the outputs; one that launches the kernel, or None;
         # what that takes beside the call's own, the grid, the block and numbers; and one that chooses what it takes of
         # the stream, these, the arguments and the outputs.
@@ -173,13 +189,15 @@ class Implementation:
                 key += (value,)
             else:
                 key += (value.shape, value.dtype, value.device)
-                if not value.is_contiguous():
-                    passed = (*passed[:number], value.contiguous(), *passed[number + 1 :])
-        makers, launch, values, choose = self._calls.get(key) or self._learn(key, args)
+                if not value.is_contiguous() or (number in self._aligned and value.data_ptr() % 16):
+                    copied = value.clone(memory_format=torch.contiguous_format)
+                    passed = (*passed[:number], copied, *passed[number + 1 :])
+        makers, launch, values, choose, more = self._calls.get(key) or self._learn(key, args)
         outputs = [make() for make in makers]
         stream = self._backend.stream(index) or _LEGACY_STREAM
         if launch is not None:
-            launch(*choose((stream, *values, *passed, *outputs)))
+            shown, tables = more(passed, outputs) if more else (outputs, ())
+            launch(*choose((stream, *values, *passed, *shown, *tables)))
         for number in self._mutated:
             if passed[number] is not args[number]:
                 args[number].copy_(passed[number])
@@ -191,6 +209,14 @@ class Implementation:
             self._backend.keep([tensor for tensor in kept if tensor is not None], index)
         return outputs[0] if len(outputs) == 1 else returned(outputs)
 
+    def _more(
+        self, tables: Sequence[Sequence[int]], is_cast: Sequence[bool], passed: Sequence[Any], outputs: Sequence[Any]
+    ) -> tuple[list[Any], list[int]]:
+        """Return what the kernel takes for outputs of another dtype than its own, and the addresses of tables."""
+        shown = [each.data_ptr() if cast else each for each, cast in zip(outputs, is_cast, strict=True)]
+        index = passed[self._first].get_device()
+        return shown, [self._backend.table([_word(passed[place]) for place in table], index) for table in tables]
+
     def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
         """Find what follows from a call that there was not before."""
         operator, device = self._operator, args[self._first].device
@@ -199,13 +225,15 @@ class Implementation:
             partial(torch.empty_strided, tuple(each.shape), each.stride(), dtype=each.dtype, device=device)
             for each in make_outputs(made.results, "meta")  # torch.empty takes longer: shapes are given in many ways
         ]
-        known: tuple[Any, ...] = makers, None, (), None
+        known: tuple[Any, ...] = makers, None, (), None, None
         if made.launch is not None:
-            launch = partial(operator.loaded.launcher(**operator.how(made)), **made.launch.attributes)
+            launch = partial(operator.launcher(made), **made.launch.attributes)
             values = (made.launch.grid, made.launch.block, *(value for _, value in made.parameters))
             numbered = enumerate(made.parameters, 3)
             places = (number if place is None else 1 + len(values) + place for number, (place, _) in numbered)
-            known = makers, launch, values, itemgetter(0, 1, 2, *places)
+            is_cast = [taken != dtype for taken, (_, dtype) in zip(made.taken_as, made.results, strict=True)]
+            more = partial(self._more, made.tables, is_cast) if made.tables or any(is_cast) else None
+            known = makers, launch, values, itemgetter(0, 1, 2, *places), more
         if len(self._calls) >= _MOST_CALLS:
             self._calls.clear()
         self._calls[key] = known

@@ -55,7 +55,7 @@ def register(operator: Operator) -> Any:
         backend = make_backend()
         library = torch.library.Library(operator.namespace, "FRAGMENT")
         tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
-        fake, call = partial(_fake, operator), Implementation(operator, backend).call
+        faked, call = partial(fake, operator), Implementation(operator, backend).call
         overloads: dict[str, tuple[tuple[Any, ...], Callable[..., Any]]] = {"": (tags, call)}
         if any(map(is_float, operator.arguments)):
             # The kernel gets a number that varies by value, and a captured graph would keep the first.
@@ -65,7 +65,7 @@ def register(operator: Operator) -> Any:
             for overload, (marks, run) in overloads.items():
                 library.define(schema(operator, overload), tags=marks)
                 library.impl(f"{operator.name}{overload}", run, backend.key)
-                torch.library.register_fake(f"{operator.qualname}{overload}", fake, lib=library)
+                torch.library.register_fake(f"{operator.qualname}{overload}", faked, lib=library)
         except RuntimeError as error:
             hint = "choose another name or namespace"
             what = f"PyTorch refuses the operator: {str(error).splitlines()[0]}"
@@ -79,6 +79,12 @@ def register(operator: Operator) -> Any:
             _register_gradients(operator, operator.backward, second, library)
         _registered[operator.qualname] = operator, library, made
         return made
+
+
+def declared(qualname: str) -> Operator | None:
+    """Return the declaration of a registered operator."""
+    known = _registered.get(qualname)
+    return known[0] if known else None
 
 
 def schema(operator: Operator, overload: str = "") -> str:
@@ -116,7 +122,7 @@ def _default(argument: Argument) -> str:
     return str(default)
 
 
-def _fake(operator: Operator, *given: Any) -> Any:
+def fake(operator: Operator, *given: Any) -> Any:
     """Make the outputs of a call without memory, and check that the kernel takes it."""
     args = complete(operator, given)
     first = args[operator.first_array]
@@ -124,6 +130,7 @@ def _fake(operator: Operator, *given: Any) -> Any:
         refuse_tangents(operator, args)
     results = operator.results(bind(operator, args))
     known = [(tuple(map(_example, v[0])), v[1]) if isinstance(v, tuple) else v for v in describe(operator, args)]
+    known = [_example(value) if isinstance(value, torch.SymInt) else value for value in known]
     if not any(isinstance(value, tuple) and None in value[0] for value in known):
         check_call(operator, known)
     return returned(make_outputs(results, first.device))

@@ -85,7 +85,7 @@ def _times(operator: Any, size: int, rounds: int, length: int) -> tuple[bool, di
     x = jax.numpy.asarray(host)
     program = jax.jit(chain).lower(x).compile()
     call = operator.resolve(operator.bind([((size,), "float32"), 1.0]))
-    launcher, stream = operator.loaded.launcher(**operator.how(call)), cp.cuda.Stream(non_blocking=True)
+    launcher, stream = operator.launcher(call), cp.cuda.Stream(non_blocking=True)
     # Memory of JAX's: that of another allocator may be faster or slower by a few percent.
     owners = [jax.numpy.full(size, number, np.float32) for number in range(2)]
     first, arrays = cp.from_dlpack(x), [cp.from_dlpack(owner) for owner in owners]

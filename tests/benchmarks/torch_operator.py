@@ -40,7 +40,7 @@ def measure_calls(declared: dict[str, Operator], rounds: int, device: torch.devi
     operator = replace(declared["square"], qualname="jitlto_benchmark::plain_square", backward=None)
     x = torch.randn(1024, device=device)
     call = operator.resolve(operator.bind([((1024,), "float32"), 1.0]))
-    launcher, index = operator.loaded.launcher(**operator.how(call)), device.index
+    launcher, index = operator.launcher(call), device.index
     assert call.launch is not None
     grid, block = call.launch.grid, call.launch.block
     ready, handle = torch.empty_like(x), stream(index) or 1

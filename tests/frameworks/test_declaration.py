@@ -125,7 +125,7 @@ def test_the_launcher_of_a_call_is_that_of_its_configuration() -> None:
     family = CpuFamily()
     operator = declare(lambda: family, "launched")["reduce_rows"]
     call = operator.resolve(operator.bind([((0, 3), "float32"), None, "sum"]))
-    operator.loaded.launcher(**operator.how(call))(1, 1, 1, 0, None, 0, 0, 0, 3)
+    operator.launcher(call)(1, 1, 1, 0, None, 0, 0, 0, 3)
     assert family.launches[0][:2] == ("reduce_rows", {"data_type": "float", "reduction": "sum"})
 
 

@@ -1,0 +1,97 @@
+"""Epilogues by hand: expressions become sources of a plan, or one error. No GPU."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from docs.examples.operators import declare_transform
+from jitlto import Array, Launch, Operator, Output
+from jitlto.base.errors import OperatorError
+from jitlto.frameworks.fit import check_call
+from jitlto.frameworks.parts import Seam, Table
+from jitlto.runtime.family import KernelFamily
+from tests.support.errors import raises
+
+_X = ((10, 64), "complex64")
+
+
+def _plan(operator: Operator, *given: Any) -> Any:
+    return check_call(operator, [_X, *given, "forward"])
+
+
+def test_an_expression_becomes_an_input_of_the_plan(fft: KernelFamily) -> None:
+    declared = declare_transform(fft)
+    made = declared.with_epilogue("v * scale + bias[col]", scale="float", bias="float32")
+    assert [argument.name for argument in made.arguments] == ["x", "bias", "scale", "direction"]
+    plan, plain = _plan(made, ((64,), "float32"), 0.5), _plan(declared)
+    assert plan.link(arch="sm_90").cubin != plain.link(arch="sm_90").cubin
+    assert _plan(declared.with_epilogue("v * 2")).digest == _plan(declared.with_epilogue("v * 2")).digest
+    assert _plan(declared.with_epilogue("v * 2")).digest != _plan(declared.with_epilogue("v * 3")).digest
+
+
+@pytest.mark.parametrize(
+    ("expression", "inputs", "given"),
+    [
+        ("-v", {}, []),
+        ("v if a[row] > 0 else v * 2", {"a": "float64"}, [((10,), "float64")]),
+        ("v + x[row, col]", {"x": "complex64"}, [((10, 64), "complex64")]),
+        ("v * a", {"a": "bfloat16"}, [((1,), "bfloat16")]),
+        ("v * exp(silu(a[col]) % 2)", {"a": "float16"}, [((64,), "float16")]),
+        ("v * a ** 0.5 + k", {"a": "float", "k": 2.5}, [0.25]),
+    ],
+)
+def test_inputs_are_read_by_element_row_column_or_once(
+    fft: KernelFamily, expression: str, inputs: Any, given: list[Any]
+) -> None:
+    made = declare_transform(fft).with_epilogue(expression, **inputs)
+    assert _plan(made, *given).link(arch="sm_90").cubin
+
+
+def test_one_array_is_passed_by_itself_and_several_inputs_by_a_table(fft: KernelFamily) -> None:
+    declared = declare_transform(fft)
+    assert declared.with_epilogue("v * 2").parameters[-1] is None
+    assert declared.with_epilogue("v * a", a="float32").parameters[-1] == "a"
+    assert declared.with_epilogue("v * a", a="float").parameters[-1] == Table(("a",))
+    assert declared.with_epilogue("v * a * b", a="float", b="float32").parameters[-1] == Table(("b", "a"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "inputs", "hint"),
+    [
+        ("v +", {}, "write one"), ("tanj(v)", {}, "'tan"), ("v * skale", {"scale": "float"}, "'scale'"),
+        ("v", {"scale": "float"}, "leave it out"), ("a[row] + a[col] + v", {"a": "float32"}, "two names"),
+        ("v + a[k]", {"a": "float32"}, "x[row]"), ("v * a", {"a": "flaot32"}, "dtypes"), ("v & 1", {}, "functions"),
+        ("floor(v)", {}, "another"), ("a[row] * v", {"a": "float"}, "brackets"), ("v.real", {}, "functions"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_computed_is_refused(fft: KernelFamily, expression: str, inputs: Any, hint: str) -> None:
+    with raises(OperatorError, "operator-epilogue", where="transform", hint=hint):
+        _plan(declare_transform(fft).with_epilogue(expression, **inputs))
+
+
+def test_inputs_of_another_size_are_refused(fft: KernelFamily) -> None:
+    made = declare_transform(fft).with_epilogue("v * a[col]", a="float32")
+    with raises(OperatorError, "operator-call", "(10,)", "64"):
+        _plan(made, ((10,), "float32"))
+
+
+def test_a_seam_that_does_not_fit_its_operator_is_refused(fft: KernelFamily) -> None:
+    declared = declare_transform(fft)
+    with raises(OperatorError, "operator-epilogue", "no epilogue"):
+        replace(declared, epilogue=None, parameters=(*declared.parameters[:-1], None)).with_epilogue("v")
+    with raises(OperatorError, "operator-epilogue", "no such parameter"):
+        replace(declared, parameters=(*declared.parameters[:-1], None))
+    with raises(OperatorError, "operator-prologue", "'y'"):
+        replace(declared, prologue=Seam("fft_load", "y", ""))
+    with raises(OperatorError, "operator-epilogue", "arrays"):
+        names = [f"a{number}" for number in range(9)]
+        declared.with_epilogue(" + ".join(["v", *names]), **dict.fromkeys(names, "float32"))
+
+
+def test_an_operator_of_one_array_and_no_seam_is_as_before() -> None:
+    family: Any = lambda: None  # noqa: E731
+    plain = Operator("a::b", family, (Array("x", "float32", "n"),), (Output("y", "float32", "n"),),
+                     lambda case: {}, lambda case: Launch(1, 1), ("x", "y"))  # fmt: skip
+    call = plain.resolve(plain.bind([((3,), "float32")]))
+    assert (call.tables, call.sources, call.taken_as) == ((), {}, ("float32",))

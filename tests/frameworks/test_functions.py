@@ -1,0 +1,112 @@
+"""Functions that are fused into kernels: what is printed compiles, and has PyTorch's dtypes. No GPU."""
+
+from typing import Any
+
+import pytest
+
+from jitlto.frameworks.functions import (
+    COMPUTED,
+    OPERATIONS,
+    STORED,
+    Input,
+    Printer,
+    UnsupportedError,
+    Value,
+    constant,
+    prelude,
+    promote,
+)
+from jitlto.runtime.family import KernelFamily
+from tests.support.lazy import Lazy
+
+torch = Lazy("torch")
+_STORE = """
+__device__ void fft_store(float2* output, unsigned row, unsigned index, unsigned length, float2 value, void* info) {
+  const float2 values[1] = {value};
+  fused::store(output, row, index, length, values, info);
+}
+"""
+
+
+def test_every_operation_compiles_for_every_dtype_that_it_takes(fft: KernelFamily) -> None:
+    printer = Printer()
+    total = Value("v", "complex64")
+    taken = 0
+    for number, dtype in enumerate(STORED):
+        element = printer.read(Input(f"x{number}", dtype, ("element", "row", "column", "one")[number % 4]))
+        for name, (count, _) in OPERATIONS.items():
+            try:
+                made = printer.apply(name, [element] * count if name != "where" else [True, element, element])
+            except UnsupportedError:
+                continue
+            taken += 1
+            total = printer.apply("add", [total, made])
+    assert taken > 200
+    source = prelude() + printer.store(total, "complex64").text + _STORE
+    chosen = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "64", "load": "identity"}
+    plan = fft.planner(**chosen).add_source(source).plan(arch="sm_90")
+    assert plan.link().cubin
+
+
+def test_gathers_and_numbers_compile_too(fft: KernelFamily) -> None:
+    printer = Printer()
+    printer.read(Input("index", "int32", "row"))
+    element = printer.read(Input("table", "bfloat16", "gathered"))
+    printer.number("table_rows")
+    made = printer.apply("to", [printer.apply("gelu", [element])], "complex64")
+    function = printer.load(made)
+    assert [each.name for each in function.inputs] == ["index", "table"]
+    load = """
+__device__ float2 fft_load(const float2*, unsigned row, unsigned index, unsigned length, void* info) {
+  float2 value[1];
+  fused::load(row, index, length, value, info);
+  return value[0];
+}
+"""
+    chosen = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "64", "store": "identity"}
+    planner = fft.planner(**chosen).add_source(prelude() + function.text + load)
+    assert planner.plan(arch="sm_90").link().cubin
+
+
+@pytest.mark.parametrize("name", [name for name, (count, _) in OPERATIONS.items() if count == 2])
+def test_dtypes_are_those_of_pytorch(name: str) -> None:
+    function = {"div_trunc": None, "div_floor": None}.get(name, getattr(torch, name, None))
+    if function is None:
+        pytest.skip("torch.div with a mode")
+    for one in COMPUTED:
+        for other in (*COMPUTED, 2, 0.5):
+            values: list[Any] = [torch.ones(2, dtype=getattr(torch, one))]
+            values += [torch.ones(2, dtype=getattr(torch, other)) if isinstance(other, str) else other]
+            operands = [Value("a", one), Value("b", other) if isinstance(other, str) else other]
+            try:
+                made = Printer().apply(name, operands)
+                expected = str(function(*values).dtype).rpartition(".")[2]
+            except (UnsupportedError, TypeError, RuntimeError):  # the others: PyTorch takes no such operands
+                continue
+            assert made.dtype == expected, (name, one, other)
+
+
+def test_numbers_decide_only_by_their_category() -> None:
+    assert promote([Value("a", "bfloat16"), constant(2.5)]) == "bfloat16"
+    assert promote([Value("a", "int32"), constant(2.5)]) == "float32"
+    assert promote([Value("a", "int32"), constant(2)]) == "int32"
+    assert promote([Value("a", "float16"), Value("b", "bfloat16")]) == "float32"
+    assert promote([Value("a", "float64"), constant(1j)]) in ("complex64", "complex128")
+
+
+@pytest.mark.parametrize(
+    ("name", "operands"),
+    [("bessel_j0", [Value("a", "float32")]), ("add", [Value("a", "float32")]), ("floor", [Value("a", "complex64")]),
+     ("add", [Value("a", "bool"), Value("b", "bool")]), ("div_floor", [Value("a", "float32"), 2])],
+)  # fmt: skip
+def test_what_the_table_lacks_is_refused(name: str, operands: list[Any]) -> None:
+    with pytest.raises(UnsupportedError):
+        Printer().apply(name, operands)
+
+
+@pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan"), -0.0, 1e-310, -(2**63), 2**63 - 1, True])
+def test_numbers_are_printed_exactly(fft: KernelFamily, number: Any) -> None:
+    printer = Printer()
+    made = printer.apply("add", [Value("v", "complex64"), printer.apply("to", [number], "complex64")])
+    chosen = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "2", "load": "identity"}
+    fft.planner(**chosen).add_source(prelude() + printer.store(made, "complex64").text + _STORE).plan(arch="sm_90")

@@ -1,0 +1,115 @@
+"""The pass that fuses functions into operators, on graphs of tensors without memory: no GPU."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from docs.examples.operators import declare_inverse, declare_segment_reduce, declare_transform
+from jitlto import torch_fusion, torch_operator
+from jitlto.runtime.family import KernelFamily
+from tests.support.lazy import Lazy
+
+torch = Lazy("torch")
+
+
+@pytest.fixture(scope="module")
+def transform(fft: KernelFamily) -> Any:
+    return torch_operator(declare_transform(fft))
+
+
+@pytest.fixture(scope="module")
+def inverse(fft: KernelFamily) -> Any:
+    return torch_operator(declare_inverse(fft))
+
+
+@pytest.fixture(scope="module")
+def reduce(segment_reduce: KernelFamily) -> Any:
+    return torch_operator(declare_segment_reduce(segment_reduce))
+
+
+def rows(*shape: int, dtype: Any = None) -> Any:
+    return torch.empty(*shape, dtype=dtype or torch.complex64, device="cuda")
+
+
+def left(function: Callable[..., Any], make: Callable[[], Any], *, symbolic: bool = False) -> list[str]:
+    """The operations of a function's graph behind the pass; each call is checked against its kernel, which compiles."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    shapes = torch.fx.experimental.symbolic_shapes.ShapeEnv()
+    fake = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes if symbolic else None)
+    make_fx = torch.fx.experimental.proxy_tensor.make_fx
+    with fake:
+        given = make()
+    mode = "symbolic" if symbolic else "fake"
+    traced = make_fx(function, tracing_mode=mode, decomposition_table=select_decomp_table())(*given)
+    torch_fusion()(traced.graph)
+    traced.graph.lint()
+    calls = [node for node in traced.graph.nodes if node.op == "call_function"]
+    for node in calls:
+        if node.target is torch.ops.jitlto.fused.default:
+            values = torch.utils._pytree.tree_map(lambda each: getattr(each, "meta", {}).get("val", each), node.args)
+            expected = node.meta["val"]
+            with expected.fake_mode:
+                result = node.target(*values)
+            assert (result.dtype, result.stride()) == (expected.dtype, expected.stride())
+            assert [str(size) for size in result.shape] == [str(size) for size in expected.shape]
+    return [str(node.target).removeprefix("aten.").removesuffix(".default") for node in calls]
+
+
+def test_chains_behind_and_before_an_operator_become_one_call(transform: Any) -> None:
+    def function(x: Any, w: Any) -> Any:
+        return transform(x * w, "forward") * 0.5 * w
+
+    assert left(function, lambda: (rows(10, 64), rows(10, 1))) == ["jitlto.fused"]
+    assert left(function, lambda: (rows(10, 64), rows(1, 64))) == ["jitlto.fused"]
+    assert left(function, lambda: (rows(10, 64), rows(64))) == ["jitlto.fused"]
+    assert left(function, lambda: (rows(10, 64), rows(1, 1))) == ["jitlto.fused"]
+
+
+def test_the_result_may_have_another_dtype(fft: KernelFamily, inverse: Any) -> None:
+    gelu, dtype = torch.nn.functional.gelu, torch.bfloat16
+    some = next(c for c in fft.configurations() if (c["kind"], c["data_type"]) == ("c2r", "float"))
+    half = int(some["size"]) // 2 + 1
+    assert left(lambda y: gelu(inverse(y) * 0.5).to(dtype), lambda: (rows(10, half),)) == ["jitlto.fused"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_gathers_are_loads(reduce: Any, dtype: str, symbolic: bool) -> None:
+    kind = getattr(torch, dtype)
+
+    def function(x: Any, index: Any, weight: Any, offsets: Any, bias: Any) -> Any:
+        return (reduce((x[index] * weight[:, None]).relu(), offsets, "sum") + bias).tanh()
+
+    def make() -> Any:
+        index, offsets = rows(1000, dtype=torch.int64), rows(101, dtype=torch.int64)
+        return rows(100, 64, dtype=kind), index, rows(1000, dtype=kind), offsets, rows(64, dtype=kind)
+
+    found = left(function, make, symbolic=symbolic)
+    assert found[0] == "unsqueeze" and set(found[1:]) <= {"sym_size.int", "jitlto.fused"}, found
+
+
+def test_what_is_computed_for_the_chain_alone_goes_with_it(transform: Any) -> None:
+    assert left(lambda x, z: transform(x) * (z * 2), lambda: (rows(10, 64), rows(10, 64))) == ["jitlto.fused"]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda f, x: (f(x), f(x) * 2)[1:], ["jitlto.fused"]),
+        (lambda f, x: [y := f(x), y * 2], ["transform", "mul.Tensor"]),  # as where a gradient needs it
+        (lambda f, x: (f(x) * 2).sum(0), ["jitlto.fused", "sum.dim_IntList"]),
+        (lambda f, x: f(x).cumsum(0) * 2, ["transform", "cumsum", "mul.Tensor"]),
+        (lambda f, x: f(x.t().contiguous().t() * 1).neg(), None),
+    ],
+)
+def test_the_rest_is_left_alone(transform: Any, function: Any, expected: list[str] | None) -> None:
+    found = left(lambda x: function(transform, x), lambda: (rows(64, 64),))
+    found = [name.replace("jitlto_examples.", "") for name in found]
+    assert expected is None or found[-len(expected) :] == expected
+
+
+def test_code_for_cpp_keeps_the_operator(transform: Any) -> None:
+    with torch._inductor.config.patch(cpp_wrapper=True):
+        assert len(left(lambda x: transform(x) * 2, lambda: (rows(10, 64),))) == 2
