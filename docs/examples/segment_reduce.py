@@ -31,5 +31,5 @@ class Launch:
         lanes = 256 // -(-vectors // tiles)
         sets = -(-rows // lanes)
         # Several sets of rows for a block where there are blocks enough for large devices all the same.
-        share = max(1, min(4, sets * tiles // 2048))
+        share = max(1, min(8, sets * tiles // 4096))
         return cls(-(-sets // share) * tiles, 256, veclen)

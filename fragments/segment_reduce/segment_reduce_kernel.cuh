@@ -4,7 +4,7 @@
 
 #include <cuda/std/cstdint>
 
-#include "place.cuh"
+#include "buffer.cuh"
 #include "reductions.cuh"
 #include "segment_load.cuh"
 #include "segment_store.cuh"
@@ -38,7 +38,7 @@ struct block_rows {
 
   // A row that would keep its threads while the others of the block have finished is left to all of them.
   __device__ __forceinline__ bool is_long(const borders& row) const {
-    return row.end - row.begin > (me.is_narrow() ? 512 : 256);
+    return row.end - row.begin > (me.is_narrow() ? 512 : 128);
   }
 
   __device__ __forceinline__ void begin(float (&result)[V]) const {
@@ -49,20 +49,23 @@ struct block_rows {
   // x[i] = element `number + i * step` of the `count` from `begin` on, or the last instead of one behind. There is no
   // branch around the call: it would make each element wait for the previous one.
   template <unsigned int Flight>
-  __device__ __forceinline__ void load(unsigned int column, index_t begin, unsigned int count, unsigned int number,
-                                       unsigned int step, float (&x)[Flight][V]) const {
+  __device__ __forceinline__ void load(index_t begin, unsigned int count, unsigned int number, unsigned int step,
+                                       float (&x)[Flight][V]) const {
 #pragma unroll
     for (unsigned int i = 0; i < Flight; ++i) {
-      segment_load(values, begin + ::min(number + i * step, count - 1), column, width, load_info, x[i]);
+      segment_load(values, begin + ::min(number + i * step, count - 1), me.column, width, load_info, x[i]);
     }
   }
 
-  // Combines `Flight` elements from `number` on with the result.
+  // Combines `Flight` elements, from `number` on, which are all there.
   template <unsigned int Flight>
-  __device__ __forceinline__ void reduce_flight(unsigned int column, index_t begin, unsigned int count,
-                                                unsigned int number, unsigned int step, float (&result)[V]) const {
+  __device__ __forceinline__ void reduce_flight(index_t begin, unsigned int number, unsigned int step,
+                                                float (&result)[V]) const {
     float x[Flight][V];
-    load(column, begin, count, number, step, x);
+#pragma unroll
+    for (unsigned int i = 0; i < Flight; ++i) {
+      segment_load(values, begin + (number + i * step), me.column, width, load_info, x[i]);
+    }
 #pragma unroll
     for (unsigned int i = 0; i < Flight; ++i) {
 #pragma unroll
@@ -70,73 +73,73 @@ struct block_rows {
     }
   }
 
-  // Combines elements `number`, `number + step`, ... of the `count` from `begin` on with the result, in this order, so
-  // many at once as can be: loads are gathers, whose latency nothing else hides.
+  // Combines elements `number`, `number + step`, ... of the `count` from `begin` on with the result, in this order.
+  // `Flight` of them are read at once: loads are gathers, whose latency nothing else hides.
   template <unsigned int Flight>
-  __device__ __forceinline__ void reduce_elements(unsigned int column, index_t begin, unsigned int count,
-                                                  unsigned int number, unsigned int step, float (&result)[V]) const {
+  __device__ __forceinline__ void reduce_elements(index_t begin, unsigned int count, unsigned int number,
+                                                  unsigned int step, float (&result)[V]) const {
     for (; number + (Flight - 1) * step < count; number += Flight * step) {
-      reduce_flight<Flight>(column, begin, count, number, step, result);
+      reduce_flight<Flight>(begin, number, step, result);
     }
     if (Flight > 4 && number + 3 * step < count) {
-      reduce_flight<4>(column, begin, count, number, step, result);
+      reduce_flight<4>(begin, number, step, result);
       number += 4 * step;
     }
     if (number + step < count) {
-      reduce_flight<2>(column, begin, count, number, step, result);
+      reduce_flight<2>(begin, number, step, result);
       number += 2 * step;
     }
-    if (number < count) { reduce_flight<1>(column, begin, count, number, step, result); }
+    if (number < count) { reduce_flight<1>(begin, number, step, result); }
   }
 
-  __device__ __forceinline__ void store(index_t row, unsigned int column, index_t elements,
-                                        float (&result)[V]) const {
+  __device__ __forceinline__ void store(index_t row, index_t elements, float (&result)[V]) const {
 #pragma unroll
     for (int v = 0; v < V; ++v) { result[v] = Reduction::finish(result[v], elements); }
-    segment_store(output, row, column, width, result, store_info);
+    segment_store(output, row, me.column, width, result, store_info);
   }
 
-  // All rows but the long ones, one for each lane at a time.
-  __device__ __forceinline__ void reduce_wide_rows() const {
-    index_t row = me.first(me.block_number) + me.lane;
-    if (!me.active || row >= rows) { return; }
-    const index_t step = me.step();
-    for (borders own = borders_of(row), next = own; row < rows; row += step, own = next) {
-      if (row + step < rows) { next = borders_of(row + step); }
-      if (is_long(own)) { continue; }
-      const unsigned int count = own.end - own.begin;
-      float result[V];
-      begin(result);
-      reduce_elements<V < 4 ? 8 : 4>(me.column, own.begin, count, 0, 1, result);
-      store(row, me.column, count, result);
+  // All rows but the long ones, one for each lane at a time. Returns whether the block has long ones.
+  __device__ __forceinline__ bool reduce_wide_rows() const {
+    bool has_long = false;
+    if (index_t row = me.first + me.lane; me.active && row < rows) {
+      for (borders own = borders_of(row), next = own; row < rows; row += me.step, own = next) {
+        if (row + me.step < rows) { next = borders_of(row + me.step); }
+        if (is_long(own)) {
+          has_long = true;
+          continue;
+        }
+        const unsigned int count = own.end - own.begin;
+        float result[V];
+        begin(result);
+        reduce_elements<V < 4 ? 8 : 4>(own.begin, count, 0, 1, result);
+        store(row, count, result);
+      }
     }
+    return __syncthreads_or(has_long);
   }
 
   // The same for narrow rows, several of which lie in the piece of memory that a warp reads at once: those between two
   // long ones are staged together.
-  __device__ __forceinline__ void reduce_narrow_rows() const {
-    const auto own_borders = [&](index_t first) {
-      return borders_of(me.active && first + me.lane < rows ? first + me.lane : first);
-    };
-    index_t first = me.first(me.block_number);
-    if (first >= rows) { return; }
-    const index_t step = me.step();
-    for (borders own = own_borders(first), next_own = own; first < rows; first += step, own = next_own) {
-      if (first + step < rows) { next_own = own_borders(first + step); }
+  __device__ __forceinline__ bool reduce_narrow_rows() const {
+    bool has_long = false;
+    for (index_t first = me.first; first < rows; first += me.step) {
       const unsigned int here = rows - first < me.lanes ? rows - first : me.lanes;
       const bool exists = me.active && me.lane < here;
+      const borders own = borders_of(exists ? first + me.lane : first);
       const bool is_left = exists && is_long(own);
       const unsigned int count = exists && !is_left ? own.end - own.begin : 0;
       float result[V];
       begin(result);
       const bool is_any_left = __syncthreads_or(is_left);
+      has_long |= is_any_left;
       for (unsigned int lane = 0, next; lane < here; lane = next + 1) {
         next = is_any_left ? shared.least(here, is_left && me.lane >= lane, me.lane) : here;
         stage({borders_of(first + lane).begin, static_cast<index_t>(__ldg(offsets + first + next))}, own.begin, count,
               result);
       }
-      if (exists && !is_left) { store(first + me.lane, me.column, count, result); }
+      if (exists && !is_left) { store(first + me.lane, count, result); }
     }
+    return has_long;
   }
 
   // The threads of the block read all elements of consecutive rows one after the other into the buffer; each combines
@@ -147,7 +150,7 @@ struct block_rows {
     for (; all.begin < all.end; all.begin += chunk) {
       const unsigned int here = all.end - all.begin < chunk ? all.end - all.begin : chunk;
       float x[flight][V];
-      if (me.active) { load(me.column, all.begin, here, me.lane, me.lanes, x); }
+      if (me.active) { load(all.begin, here, me.lane, me.lanes, x); }
       __syncthreads();  // what was there has been read
       if (me.active) {
 #pragma unroll
@@ -165,57 +168,37 @@ struct block_rows {
     }
   }
 
-  // One of the parts of a tile: each lane reduces some of the row's elements; the results are then combined in pairs.
-  __device__ __forceinline__ void reduce_long_row(index_t row, unsigned int part, unsigned int parts) const {
-    const unsigned int columns = (me.columns + parts - 1) / parts, lane = threadIdx.x / columns;
-    const unsigned int vector = part * columns + threadIdx.x % columns, column = me.tile + vector * V;
-    unsigned int lanes = place<V>::block / columns;
-    const bool active = lane < lanes && vector < me.columns && column < width;
+  // Each lane reduces some of the row's elements; their results are then combined in pairs.
+  __device__ __forceinline__ void reduce_long_row(index_t row) const {
     const borders elements = borders_of(row);
     float result[V];
     begin(result);
     constexpr unsigned int most = 1u << 30;  // numbers of 32 bits are enough for so many
-    for (index_t first = elements.begin; active && first < elements.end; first += most) {
+    for (index_t first = elements.begin; me.active && first < elements.end; first += most) {
       const unsigned int count = elements.end - first < most ? elements.end - first : most;
-      reduce_elements<8>(column, first, count, lane, lanes, result);
+      reduce_elements<8>(first, count, me.lane, me.lanes, result);
     }
-    for (unsigned int half; lanes > 1; lanes = half) {
+    for (unsigned int lanes = me.lanes, half; lanes > 1; lanes = half) {
       half = (lanes + 1) / 2;
       __syncthreads();  // what was there has been read
-      if (lane >= half && lane < lanes) { shared.put(threadIdx.x - half * columns, result); }
+      if (me.lane >= half && me.lane < lanes) { shared.put(threadIdx.x - half * me.columns, result); }
       __syncthreads();
-      if (lane < lanes - half) { shared.template combine<Reduction>(threadIdx.x, result); }
+      if (me.lane < lanes - half) { shared.template combine<Reduction>(threadIdx.x, result); }
     }
-    if (active && lane == 0) { store(row, column, elements.end - elements.begin, result); }
+    if (me.active && me.lane == 0) { store(row, elements.end - elements.begin, result); }
   }
 
-  // A block would be busy with a long row when all others have finished. So a tile of it is divided into parts of 64
-  // bytes, in which memory is still read well, and each of the blocks that follow takes one. A block looks at the rows
-  // of so many blocks, and each of its threads at one row of these, in the sets from `set` on.
   __device__ __forceinline__ void reduce() const {
-    if (rows == 0) { return; }
-    const unsigned int bytes = me.columns * V * sizeof(Stored), parts = bytes < 64 ? 1 : bytes / 64;
-    const unsigned int sets = me.columns / parts;
-    const auto row_of = [&](unsigned int set, unsigned int thread) {
-      const unsigned int part = thread % me.columns % parts;
-      const unsigned int owner = (me.block_number + me.blocks - part % me.blocks) % me.blocks;
-      return me.first(owner) + (set + thread % me.columns / parts) * me.step() + thread / me.columns;
-    };
-    const auto is_left = [&](unsigned int set) {
-      const index_t row = row_of(set, threadIdx.x);
-      const bool looks = me.lane < me.lanes && threadIdx.x % me.columns < sets * parts && row < rows;
-      return looks && is_long(borders_of(row));
-    };
-    bool is_long_row = is_left(0);  // read early: nothing waits for it
-    me.is_narrow() ? reduce_narrow_rows() : reduce_wide_rows();
-    for (unsigned int set = 0;;) {
-      for (unsigned int next = __syncthreads_or(is_long_row) ? 0 : place<V>::block; next < place<V>::block; ++next) {
-        next = shared.least(place<V>::block, is_long_row && threadIdx.x >= next, threadIdx.x);
-        if (next < place<V>::block) { reduce_long_row(row_of(set, next), next % me.columns % parts, parts); }
+    if (me.first >= rows || !(me.is_narrow() ? reduce_narrow_rows() : reduce_wide_rows())) { return; }
+    // The block finds its long rows; each thread looks at one row, and at one of all columns * lanes at a time.
+    for (index_t first = me.first; first < rows; first += me.columns * me.step) {
+      const index_t row = first + threadIdx.x % me.columns * me.step + me.lane;
+      const bool is_left = me.lane < me.lanes && row < rows && is_long(borders_of(row));
+      for (unsigned int next = 0;; ++next) {
+        next = shared.least(place<V>::block, is_left && threadIdx.x >= next, threadIdx.x);
+        if (next == place<V>::block) { break; }
+        reduce_long_row(first + next % me.columns * me.step + next / me.columns);
       }
-      set += sets;
-      if (set * me.step() >= rows) { return; }
-      is_long_row = is_left(set);
     }
   }
 };
