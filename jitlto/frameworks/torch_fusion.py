@@ -22,9 +22,10 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_file
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils._pytree import tree_map
 
 from jitlto.base.config import current
-from jitlto.base.errors import OperatorError
+from jitlto.base.errors import JitltoError, OperatorError
 from jitlto.frameworks import torch_operator
 from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.functions import OPERATIONS, Function, Input, Printer, UnsupportedError, Value
@@ -108,9 +109,11 @@ class _Chain:
         return value
 
     def _access(self, node: Node) -> str:
-        shape, whole = _shape(node), self._shape
+        if not _is_tensor(node):
+            raise UnsupportedError(f"{node} is a number that varies")
         if not node.meta["val"].is_contiguous():
             raise UnsupportedError(f"{node} is not contiguous")
+        shape, whole = _shape(node), self._shape
         if all(_same(size, 1) for size in shape):
             return "one"
         if _is_same(shape, whole):
@@ -147,13 +150,20 @@ def _fuse(graph: Graph, node: Node, operator: Operator) -> None:
         arrays, numbers, sizes = ([given[name] for name in kind] for kind in order)
         if any(isinstance(value, Node) for value in (*what["flags"].values(), *numbers)):
             raise UnsupportedError("a number varies")
-        with graph.inserting_after(last):
+        with graph.inserting_before(last.next):
             sizes = [_size(graph, size, known) for size in sizes]
             new = graph.call_function(torch.ops.jitlto.fused.default, (text, arrays, numbers, sizes))
     except (OperatorError, UnsupportedError) as error:
         _say(node, str(error))
         return
     new.meta.update(last.meta)
+    try:
+        with last.meta["val"].fake_mode:  # compiles the function, and checks it against the kernel
+            new.target(*tree_map(lambda each: each.meta["val"] if isinstance(each, Node) else each, new.args))
+    except JitltoError as error:
+        _say(node, str(error))
+        graph.erase_node(new)
+        return
     last.replace_all_uses_with(new)
     for each in reversed(members):
         graph.erase_node(each)
@@ -216,7 +226,7 @@ def _absorb(members: set[Node], shape: Sequence[Any], start: Node | None = None)
     while pending:
         for each in pending.pop().all_input_nodes:
             fits = _is_elementwise(each, shape) or _is_gather(each, shape)
-            if each not in members and fits and all(user in members for user in each.users):
+            if each not in members and fits and all(user in members and user is not start for user in each.users):
                 members.add(each)
                 pending.append(each)
     return [each for each in next(iter(members)).graph.nodes if each in members]
@@ -227,7 +237,7 @@ def _operation(node: Node) -> tuple[str, list[Any]] | None:
     if not isinstance(node.target, OpOverload) or node.target.namespace not in ("aten", "prims"):
         return None
     name, operands = _name(node), list(node.args)
-    if name in ("convert_element_type", "clone", "_to_copy"):
+    if name in ("convert_element_type", "clone"):
         operands = operands[:1]
     elif name == "div" and (mode := node.kwargs.get("rounding_mode")):
         name = f"div_{mode}"
@@ -240,7 +250,8 @@ def _operation(node: Node) -> tuple[str, list[Any]] | None:
 
 def _is_elementwise(node: Node, shape: Sequence[Any]) -> bool:
     name, _ = _operation(node) or ("", [])
-    return name in ("to", *OPERATIONS) and _is_tensor(node) and _is_same(_shape(node), shape)
+    is_made = name in ("to", *OPERATIONS) and _is_tensor(node) and _is_same(_shape(node), shape)
+    return is_made and bool(node.meta["val"].is_contiguous())
 
 
 def _is_gather(node: Node, shape: Sequence[Any]) -> bool:

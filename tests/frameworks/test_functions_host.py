@@ -37,6 +37,7 @@ _COUNT = 512
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_random_chains_agree_with_pytorch(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     element = torch_operator(element_operator())
     fake = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
     chains = {seed: chain for seed in range(150) if "float16" not in (chain := make_chain(seed))[1:]}

@@ -1,12 +1,14 @@
 """The pass that fuses functions into operators, on graphs of tensors without memory: no GPU."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from docs.examples.operators import declare_inverse, declare_segment_reduce, declare_transform
 from jitlto import torch_fusion, torch_operator
+from jitlto.frameworks.parts import Seam
 from jitlto.runtime.family import KernelFamily
 from tests.support.lazy import Lazy
 
@@ -15,16 +17,19 @@ torch = Lazy("torch")
 
 @pytest.fixture(scope="module")
 def transform(fft: KernelFamily) -> Any:
+    pytest.importorskip("torch")
     return torch_operator(declare_transform(fft))
 
 
 @pytest.fixture(scope="module")
 def inverse(fft: KernelFamily) -> Any:
+    pytest.importorskip("torch")
     return torch_operator(declare_inverse(fft))
 
 
 @pytest.fixture(scope="module")
 def reduce(segment_reduce: KernelFamily) -> Any:
+    pytest.importorskip("torch")
     return torch_operator(declare_segment_reduce(segment_reduce))
 
 
@@ -36,11 +41,17 @@ def left(function: Callable[..., Any], make: Callable[[], Any], *, symbolic: boo
     """The operations of a function's graph behind the pass; each call is checked against its kernel, which compiles."""
     from torch._inductor.decomposition import select_decomp_table
 
-    shapes = torch.fx.experimental.symbolic_shapes.ShapeEnv()
-    fake = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes if symbolic else None)
-    make_fx = torch.fx.experimental.proxy_tensor.make_fx
-    with fake:
+    modes = torch._subclasses.FakeTensorMode
+    with modes(allow_non_fake_inputs=True) as fake:
         given = make()
+    if symbolic:
+        shapes = torch.fx.experimental.symbolic_shapes
+        fake = modes(allow_non_fake_inputs=True, shape_env=shapes.ShapeEnv())
+        dynamic = shapes.DimDynamic.DYNAMIC
+        given = tuple(
+            fake.from_tensor(x, symbolic_context=shapes.StatelessSymbolicContext([dynamic] * x.dim())) for x in given
+        )
+    make_fx = torch.fx.experimental.proxy_tensor.make_fx
     mode = "symbolic" if symbolic else "fake"
     traced = make_fx(function, tracing_mode=mode, decomposition_table=select_decomp_table())(*given)
     torch_fusion()(traced.graph)
@@ -69,9 +80,9 @@ def test_chains_behind_and_before_an_operator_become_one_call(transform: Any) ->
 
 def test_the_result_may_have_another_dtype(fft: KernelFamily, inverse: Any) -> None:
     gelu, dtype = torch.nn.functional.gelu, torch.bfloat16
-    some = next(c for c in fft.configurations() if (c["kind"], c["data_type"]) == ("c2r", "float"))
-    half = int(some["size"]) // 2 + 1
-    assert left(lambda y: gelu(inverse(y) * 0.5).to(dtype), lambda: (rows(10, half),)) == ["jitlto.fused"]
+    some = next(c for c in fft.configurations() if c["kind"] == "c2r" and c["data_type"] != "__half")
+    half, kind = int(some["size"]) // 2 + 1, torch.complex64 if some["data_type"] == "float" else torch.complex128
+    assert left(lambda y: gelu(inverse(y) * 0.5).to(dtype), lambda: (rows(10, half, dtype=kind),)) == ["jitlto.fused"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -87,7 +98,8 @@ def test_gathers_are_loads(reduce: Any, dtype: str, symbolic: bool) -> None:
         return rows(100, 64, dtype=kind), index, rows(1000, dtype=kind), offsets, rows(64, dtype=kind)
 
     found = left(function, make, symbolic=symbolic)
-    assert found[0] == "unsqueeze" and set(found[1:]) <= {"sym_size.int", "jitlto.fused"}, found
+    assert found[-1] == "jitlto.fused", found
+    assert set(found[:-1]) == ({"slice.Tensor", "unsqueeze", "sym_size.int"} if symbolic else {"unsqueeze"})
 
 
 def test_what_is_computed_for_the_chain_alone_goes_with_it(transform: Any) -> None:
@@ -108,6 +120,28 @@ def test_the_rest_is_left_alone(transform: Any, function: Any, expected: list[st
     found = left(lambda x: function(transform, x), lambda: (rows(64, 64),))
     found = [name.replace("jitlto_examples.", "") for name in found]
     assert expected is None or found[-len(expected) :] == expected
+
+
+def test_what_the_operator_reads_itself_stays(reduce: Any) -> None:
+    def function(x: Any, offsets: Any) -> Any:
+        ends = offsets * 1
+        return reduce(x, ends, "sum") + ends[:1]
+
+    found = left(function, lambda: (rows(10, 4, dtype=torch.float32), rows(5, dtype=torch.int64)))
+    assert found[0] == "mul.Tensor" and found[-1] == "jitlto.fused", found
+
+
+def test_numbers_that_vary_are_left_alone(transform: Any) -> None:
+    found = left(lambda x: transform(x) * x.shape[0], lambda: (rows(10, 64),), symbolic=True)
+    assert "jitlto.fused" not in found and found[-1] == "mul.Tensor", found
+
+
+def test_a_function_that_no_kernel_takes_is_left_alone(fft: KernelFamily) -> None:
+    pytest.importorskip("torch")
+    declared = declare_transform(fft)
+    broken = replace(declared, qualname="jitlto_test::broken", epilogue=Seam("fft_store", "y", "nonsense"))
+    found = left(lambda x: torch_operator(broken)(x) * 2, lambda: (rows(10, 64),))
+    assert found == ["jitlto_test.broken", "mul.Tensor"]
 
 
 def test_code_for_cpp_keeps_the_operator(transform: Any) -> None:
