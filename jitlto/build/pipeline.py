@@ -112,9 +112,7 @@ def build(
         blobs.update(images)
 
     with ExitStack() as stack:
-        if (pool := executor) is None:  # processes of this build, which end with it
-            pool = ProcessExecutor(jobs or default_jobs())
-            stack.callback(pool.shutdown, cancel_futures=True)
+        pool = executor or _start_processes(jobs, stack)
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
         compile_ = partial(transport.submit, pool, run=transport.compile_job)
         read = functools.cache(partial(read_interfaces, compiler))
@@ -151,6 +149,13 @@ def build(
     use, seconds = _finish(cache, scheduler, begin), time.perf_counter() - begin
     made = output, digest, tuple(fragments), tuple(dict.fromkeys(advice)), planned
     return BuildReport(*made, scheduler.compiled, seconds, use)
+
+
+def _start_processes(jobs: int | None, stack: ExitStack) -> Executor:
+    """Return processes that compile, and end with a build."""
+    pool = ProcessExecutor(jobs or default_jobs())
+    stack.callback(pool.shutdown, cancel_futures=True)
+    return pool
 
 
 def _check_arguments(output: Path, executor: Executor | None, cache: Cache | None, shard: Shard | None) -> None:
