@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jitlto.frameworks.parts import Launch as Launch
     from jitlto.frameworks.parts import Output as Output
     from jitlto.frameworks.parts import Scalar as Scalar
+    from jitlto.frameworks.parts import Seam as Seam
     from jitlto.launch.launcher import Launcher as Launcher
     from jitlto.launch.sequence import sequence as sequence
     from jitlto.launch.step import Slot as Slot
@@ -48,6 +49,7 @@ _EXPORTS = {
     "Plan": "jitlto.plan.plan",
     "Planner": "jitlto.plan.planner",
     "Scalar": "jitlto.frameworks.parts",
+    "Seam": "jitlto.frameworks.parts",
     "Slot": "jitlto.launch.step",
     "family": "jitlto.source.load",
     "jax_call": "jitlto.frameworks.bindings",

@@ -4,8 +4,8 @@ from math import prod
 from typing import Any
 
 from docs.examples import fft, segment_reduce
-from jitlto import Array, Backward, Flag, Launch, Operator, Output
-from jitlto.frameworks.parts import Case, Seam
+from jitlto import Array, Backward, Flag, Launch, Operator, Output, Seam
+from jitlto.frameworks.parts import Case
 
 
 def declare_nearest(family: Any = "search", index: str = "int64") -> Operator:
