@@ -13,7 +13,20 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import OperatorError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type, suggest
-from jitlto.frameworks.parts import REQUIRED, Argument, Array, Call, Case, Flag, Launch, Output, Scalar, Seam, Table
+from jitlto.frameworks.parts import (
+    MOST_WORDS,
+    REQUIRED,
+    Argument,
+    Array,
+    Call,
+    Case,
+    Flag,
+    Launch,
+    Output,
+    Scalar,
+    Seam,
+    Table,
+)
 from jitlto.frameworks.shapes import DTYPES, Dimensions, DType, bind_shape, parse_shape, shape_of
 from jitlto.runtime.family import KernelFamily
 from jitlto.source.load import family as find_family
@@ -294,6 +307,12 @@ def _check(operator: Operator) -> None:
         what = "an operator without outputs and mutated arguments has no effect"
         raise operator.error(what, "declare what the kernel writes to", case="output")
     for parameter in operator.parameters:
+        if isinstance(parameter, Table):
+            known = {part.name for part in operator.arguments}
+            for name in parameter.names:
+                _check_known(operator, "a table holds no argument", name, known, "parameter")
+            if len(parameter.names) > MOST_WORDS:
+                raise operator.error(f"a table of {len(parameter.names)}", f"{MOST_WORDS} at most", "parameter")
         if not isinstance(parameter, str | int | float | Table | None) and not callable(parameter):
             what = f"parameter {parameter!r} is neither a name nor a number, None or a function"
             raise operator.error(what, "name what the kernel is passed", case="parameter")

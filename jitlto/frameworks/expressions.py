@@ -35,8 +35,8 @@ _FUNCTIONS = (*OPERATIONS, "gelu", "silu")
 def with_epilogue(operator: Operator, expression: str, dtype: str | None, given: Mapping[str, str | float]) -> Operator:
     """Return an operator with an expression as its epilogue; see :meth:`Operator.with_epilogue`."""
     parsed = _Expression(operator, expression, given)
-    if dtype is not None and dtype not in COMPUTED:
-        parsed.refuse(f"dtype {dtype!r}", suggest(dtype, COMPUTED) or f"the dtypes are {', '.join(COMPUTED)}")
+    if dtype is not None and (not isinstance(dtype, str) or dtype not in COMPUTED):
+        parsed.refuse(f"dtype {dtype!r}", suggest(str(dtype), COMPUTED) or f"the dtypes are {', '.join(COMPUTED)}")
 
     @cache
     def make(value: str) -> Function:
@@ -48,6 +48,8 @@ def with_epilogue(operator: Operator, expression: str, dtype: str | None, given:
             result = printer.apply("to", [parsed.print(printer, known)], dtype or value)
         except UnsupportedError as error:
             parsed.refuse(f"{error} cannot be computed", "convert the inputs, or use another operation")
+        except RecursionError:
+            parsed.refuse("is nested too deep", "write it in fewer parts")
         return printer.store(result, value)
 
     return fuse_epilogue(operator, parsed.inputs, parsed.numbers, make, f"{expression} {dtype} {dict(given)}")
@@ -60,7 +62,7 @@ class _Expression:
         self._operator, self._text, self._given = operator, text, given
         try:
             self._tree = ast.parse(text, mode="eval").body
-        except (SyntaxError, ValueError, TypeError) as error:
+        except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
             self.refuse(f"is no expression: {error}", "write one such as gelu(v * scale + bias[col])")
         accesses: dict[str, str] = {}
         subscripted = set()
@@ -79,6 +81,11 @@ class _Expression:
         for name in given:
             if name not in accesses:
                 self.refuse(f"does not use {name}", "use it, or leave it out")
+        for name, what in given.items():
+            if name in ("row", "col", "prologue", "epilogue") or (name == "v" and isinstance(what, str)):
+                self.refuse(f"{name} has a meaning of its own", "give the input another name")
+            if not isinstance(what, str | int | float | complex):
+                self.refuse(f"{name}={what!r} is neither a dtype nor a number", f'write {name}="float32"')
         arrays = [name for name, what in given.items() if isinstance(what, str) and what != "float"]
         for name in arrays:
             if given[name] not in STORED:
@@ -108,7 +115,7 @@ class _Expression:
                 return number
             case ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name)):
                 value = self._given.get(name)
-                return value if isinstance(value, int | float) else known[name]
+                return value if isinstance(value, int | float | complex) else known[name]
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _NAMES:
                 return apply(_NAMES[type(op)], left, right)
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):

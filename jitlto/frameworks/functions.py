@@ -154,6 +154,8 @@ class Printer:
         values = [each if isinstance(each, Value) else constant(each) for each in operands]
         if name == "to":
             return self._line(values[0], dtype or values[0].dtype)
+        if name in ("gelu", "silu") and len(values) != 1:
+            raise UnsupportedError(f"{name} of {len(values)} operands")
         if name == "gelu":
             erf = self.apply("erf", [self.apply("mul", [values[0], 0.7071067811865476])])
             return self.apply("mul", [self.apply("mul", [values[0], 0.5]), self.apply("add", [erf, 1])])
@@ -167,11 +169,12 @@ class Printer:
         if count != len(values):
             raise UnsupportedError(f"operation {name}" + (f" of {len(values)} operands" if count > 0 else ""))
         inner = promote(values[1:] if name == "where" else values)
-        if name in _TESTS:
-            result = "bool"
-        else:
-            is_float = kinds == "f" and _kind(inner) in "bi" and name != "pow"  # which has integers of its own
-            result = inner = dtype or ("float32" if is_float else inner)
+        is_float = kinds == "f" and _kind(inner) in "bi" and name not in ("pow", *_TESTS)  # pow has integers of its own
+        is_small = any(value.dtype not in COMPUTED for value in values)  # they wrap
+        if is_small or not (is_float or _kind(inner) in kinds):
+            raise UnsupportedError(f"{name} of {' and '.join(dict.fromkeys(value.dtype for value in values))}")
+        result = "bool" if name in _TESTS else dtype or ("float32" if is_float else inner)
+        inner = inner if name in _TESTS else result
         if result not in COMPUTED or _kind(inner) not in kinds:
             raise UnsupportedError(f"{name} of {inner}")
         types = ["bool" if name.startswith("logical") else STORED[inner][1]] * count
@@ -245,11 +248,26 @@ def constant(number: Number) -> Value:
     if isinstance(number, bool):
         return Value(str(number).lower(), "bool", has_dimensions=False)
     if isinstance(number, int):
+        if not -(2**63) <= number < 2**63:
+            raise UnsupportedError(f"the integer {number}")
         text = f"{number}LL" if number > -(2**63) else "(-9223372036854775807LL - 1)"
         return Value(text, "int64", has_dimensions=False)
     if isinstance(number, complex):
         return Value(f"double2{{{_real(number.real)}, {_real(number.imag)}}}", "complex64", has_dimensions=False)
     return Value(_real(number), "float32", has_dimensions=False)
+
+
+def filled(number: Number, dtype: str, *, has_dimensions: bool) -> Value:
+    """Return the elements of an array that holds one number.
+
+    Raises:
+        UnsupportedError: If none can be printed of the dtype.
+    """
+    if dtype not in COMPUTED:
+        raise UnsupportedError(f"a value of {dtype}")
+    stored, computed = STORED[dtype]
+    text = f"fused::rounded<{_qualified(stored)}>(fused::to<{computed}>({constant(number).text}))"
+    return Value(text, dtype, has_dimensions)
 
 
 def _real(number: float) -> str:

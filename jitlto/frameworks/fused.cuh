@@ -94,6 +94,8 @@ template <typename To> struct converted {
 };
 template <> struct converted<bool> {
   template <typename From> static __device__ __forceinline__ bool of(From x) { return x != 0; }
+  static __device__ __forceinline__ bool of(float2 x) { return x.x != 0 || x.y != 0; }
+  static __device__ __forceinline__ bool of(double2 x) { return x.x != 0 || x.y != 0; }
 };
 template <typename Complex, typename Real> struct converted_complex {
   template <typename From> static __device__ __forceinline__ Complex of(From x) { return {static_cast<Real>(x), 0}; }
@@ -147,6 +149,9 @@ FUSED_BINARY(div_floor, a / b - (a % b != 0 && (a < 0) != (b < 0)))
 FUSED_BINARY(fmod, a % b)
 __device__ __forceinline__ float fmod(float a, float b) { return ::fmodf(a, b); }
 __device__ __forceinline__ double fmod(double a, double b) { return ::fmod(a, b); }
-FUSED_BINARY(remainder, fmod(a, b) + (fmod(a, b) != 0 && (fmod(a, b) < 0) != (b < 0) ? b : T(0)))
+template <typename T> __device__ __forceinline__ T remainder(T a, T b) {
+  const T rest = fmod(a, b);
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
 
 }  // namespace fused

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any, TypeAlias
 
 from jitlto.frameworks.functions import Function, Input, prelude
@@ -182,10 +181,16 @@ def _sources(
 
 
 def _check_inputs(operator: Operator, inputs: Sequence[Input], shape: Sequence[Any], case: Case) -> None:
-    """Check that a function's arrays have as many elements as it reads."""
-    columns, rows = (shape[-1], prod(shape[:-1])) if shape else (1, 1)
+    """Check that a function's arrays have the shapes that it reads."""
+    whole = tuple(shape)
     for each in inputs:
-        wanted = {"element": rows * columns, "row": rows, "column": columns, "one": 1}.get(each.access)
-        if wanted is not None and prod(getattr(case, f"{each.name}_sizes")) != wanted:
-            what = f"{each.name} has the shape {getattr(case, f'{each.name}_sizes')}, not {wanted} elements"
-            raise operator.error(what, f"it is read at each {each.access} of an output of {tuple(shape)}")
+        sizes = tuple(getattr(case, f"{each.name}_sizes"))
+        fits = {
+            "element": sizes == whole,
+            "row": sizes in (whole[:-1], (*whole[:-1], 1)),
+            "column": sizes[-1:] == whole[-1:] and all(size == 1 for size in sizes[:-1]),
+            "one": all(size == 1 for size in sizes),
+        }
+        if not fits.get(each.access, True):
+            what = f"{each.name} has the shape {sizes}, but is read by {each.access}"
+            raise operator.error(what, f"the output has the shape {whole}")

@@ -116,6 +116,10 @@ class Output:
     taken_as: str | Callable[[Case], str] | None = None
 
 
+#: How many words a table has at most.
+MOST_WORDS = 32
+
+
 @dataclass(frozen=True)
 class Table:
     """An argument of a kernel: the address of a table in device memory, of addresses of arrays and of numbers.

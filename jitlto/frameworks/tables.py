@@ -8,8 +8,8 @@ import numpy as np
 
 from jitlto.base.errors import LaunchError
 from jitlto.cuda.libraries import driver
+from jitlto.frameworks.parts import MOST_WORDS
 
-_MOST_WORDS = 32
 _BLOCK = 512  # tables that are allocated at once
 _MOST_TABLES = 1 << 16
 
@@ -18,14 +18,15 @@ class Tables:
     """The tables of one device. A table is written once, before any work that is given its address.
 
     They lie in memory of their own and are written in a stream of their own, so that a captured graph neither allocates
-    nor writes them; what a graph was given stays. Without graphs there are at most some 65,536, 16 MB, and then all
-    work is waited for and their memory used again.
+    nor writes them; what a graph was given stays. The memory of another is used again when 65,536 (16 MB) have followed
+    that many: whoever was given its address has launched by then, and all work is waited for.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[tuple[int, ...], int] = {}
         self._kept: set[int] = set()
+        self._old: list[int] = []
         self._free: list[int] = []
         self._stream: Any = None
 
@@ -44,11 +45,11 @@ class Tables:
             self._stream = _call(driver.cuStreamCreate, driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
         if not self._free and len(self._known) >= _MOST_TABLES and not is_captured:
             _call(driver.cuCtxSynchronize)
-            self._free = [address for address in self._known.values() if address not in self._kept]
-            self._known = {known: address for known, address in self._known.items() if address in self._kept}
+            self._free = [address for address in self._old if address not in self._kept]
+            self._old, self._known = list(self._known.values()), {}
         if not self._free:
-            first = int(_call(driver.cuMemAlloc, _BLOCK * _MOST_WORDS * 8))
-            self._free = [first + 8 * _MOST_WORDS * number for number in range(_BLOCK)]
+            first = int(_call(driver.cuMemAlloc, _BLOCK * MOST_WORDS * 8))
+            self._free = [first + 8 * MOST_WORDS * number for number in range(_BLOCK)]
         address = self._free.pop()
         data = np.array(words, np.uint64)
         _call(driver.cuMemcpyHtoDAsync, address, data, data.nbytes, self._stream)

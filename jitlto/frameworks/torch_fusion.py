@@ -28,7 +28,7 @@ from jitlto.base.config import current
 from jitlto.base.errors import JitltoError, OperatorError
 from jitlto.frameworks import torch_operator
 from jitlto.frameworks.declaration import Operator
-from jitlto.frameworks.functions import OPERATIONS, Function, Input, Printer, UnsupportedError, Value
+from jitlto.frameworks.functions import OPERATIONS, Function, Input, Printer, UnsupportedError, Value, filled
 from jitlto.frameworks.fusion import fuse_epilogue, fuse_prologue, sizes_by_name
 from jitlto.frameworks.parts import Array, Scalar
 from jitlto.frameworks.torch_kernel import Implementation
@@ -45,6 +45,7 @@ class Fusion(CustomGraphPass):  # type: ignore[misc]
         if current().log == "fusion" and not _log.handlers:
             _log.addHandler(logging.StreamHandler())
             _log.setLevel(logging.INFO)
+        ways = (("epilogue", "prologue"), ("epilogue",), ("prologue",))
         for node in list(graph.nodes):
             is_call = isinstance(node.target, OpOverload)
             operator = torch_operator.declared(node.target.name()) if is_call else None
@@ -53,7 +54,7 @@ class Fusion(CustomGraphPass):  # type: ignore[misc]
             if config.cpp_wrapper:  # code that runs without Python's part of an operator, as AOTInductor's
                 _say(node, "compiled for C++")
                 continue
-            _fuse(graph, node, operator)
+            any(_fuse(graph, node, operator, sides) for sides in ways)  # with less, if not with all
 
     def uuid(self) -> bytes:
         """Return what tells this pass from others."""
@@ -89,13 +90,14 @@ class _Chain:
 
     def _value(self, node: Node) -> Any:
         if node not in self._values:
-            if _name(node) in ("full", "scalar_tensor") and isinstance(number := node.args[-1], int | float):
-                return number
+            number = node.args[-1] if _name(node) in ("full", "scalar_tensor") else None
+            if isinstance(number, int | float):
+                return filled(number, _dtype(node), has_dimensions=_shape(node) != ())
             self._values[node] = self._read(node, self._access(node))
         return self._values[node]
 
     def _read(self, node: Node, access: str) -> Value:
-        name = f"{self._side}{len(self.given)}"
+        name = f"fused_{self._side}{len(self.given)}"
         self.given[name] = node
         return self._printer.read(Input(name, _dtype(node), access), has_dimensions=_shape(node) != ())
 
@@ -125,23 +127,25 @@ class _Chain:
         raise UnsupportedError(f"{node} is broadcast along other dimensions than rows or columns")
 
 
-def _fuse(graph: Graph, node: Node, operator: Operator) -> None:
-    """Fuse what can be before and behind one call of an operator."""
+def _fuse(graph: Graph, node: Node, operator: Operator, sides: Sequence[str]) -> bool:
+    """Fuse what is before or behind one call of an operator; return whether there was something, and it is done."""
     names = [argument.name for argument in operator.arguments]
     given: dict[str, Any] = {argument.name: argument.default for argument in operator.arguments}
     given |= dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    what: dict[str, Any] = {"operator": operator.qualname}
+    what: dict[str, Any] = {"operator": operator.qualname, "arguments": names}
     members, last = [node], node
-    if operator.epilogue and (found := _behind(node)):
+    if operator.epilogue and "epilogue" in sides and (found := _behind(node)):
         members, chain, function = found
         last, given = members[-1], given | chain.given
         what["epilogue"] = asdict(function)
-    if operator.prologue and isinstance(start := given[operator.prologue.array], Node) and (found := _before(start)):
+    start = given[operator.prologue.array] if operator.prologue and "prologue" in sides else None
+    is_once = isinstance(start, Node) and sum(value is start for value in given.values()) == 1
+    if is_once and (found := _before(start)):
         before, chain, function = found
         members, given = [*before, *members], given | chain.given | sizes_by_name(operator, _shape(start))
         what |= {"prologue": asdict(function), "rank": len(_shape(start))}
     if len(members) == 1:
-        return
+        return False
     what["flags"] = {flag.name: given[flag.name] for flag in operator.flags}
     text = json.dumps(what, default=str)
     try:
@@ -150,12 +154,14 @@ def _fuse(graph: Graph, node: Node, operator: Operator) -> None:
         arrays, numbers, sizes = ([given[name] for name in kind] for kind in order)
         if any(isinstance(value, Node) for value in (*what["flags"].values(), *numbers)):
             raise UnsupportedError("a number varies")
+        if any(each.meta["val"].is_conj() or each.meta["val"].is_neg() for each in arrays if each is not None):
+            raise UnsupportedError("an array is conjugated or negated when it is read")
         with graph.inserting_before(last.next):
             sizes = [_size(graph, size, known) for size in sizes]
             new = graph.call_function(torch.ops.jitlto.fused.default, (text, arrays, numbers, sizes))
     except (OperatorError, UnsupportedError) as error:
         _say(node, str(error))
-        return
+        return False
     new.meta.update(last.meta)
     try:
         with last.meta["val"].fake_mode:  # compiles the function, and checks it against the kernel
@@ -163,11 +169,12 @@ def _fuse(graph: Graph, node: Node, operator: Operator) -> None:
     except JitltoError as error:
         _say(node, str(error))
         graph.erase_node(new)
-        return
+        return False
     last.replace_all_uses_with(new)
     for each in reversed(members):
         graph.erase_node(each)
     _log.info("%s: fused with %s", node, ", ".join(str(each) for each in members if each is not node))
+    return True
 
 
 def _size(graph: Graph, size: Any, known: Sequence[Any]) -> Any:
@@ -310,7 +317,7 @@ def _say(node: Node, what: str) -> None:
 @cache
 def _known(operator: Operator, text: str) -> tuple[Operator, Implementation, tuple[list[str], ...], dict[str, Any]]:
     """Return what a call of ``jitlto::fused`` means: the operator, how it runs, the order of arguments, and flags."""
-    what, fused = json.loads(text), operator
+    what, fused = _loads(text), operator
     if "epilogue" in what:
         function = _function(what["epilogue"])
         fused = fuse_epilogue(fused, function.inputs, function.numbers, lambda _: function, text)
@@ -323,17 +330,25 @@ def _known(operator: Operator, text: str) -> tuple[Operator, Implementation, tup
     return fused, Implementation(fused, torch_operator.make_backend()), (arrays, scalars, sizes), flags
 
 
+_loads = cache(json.loads)
+
+
 def _function(fields: Mapping[str, Any]) -> Function:
     inputs = tuple(Input(*each) for each in fields["inputs"])
     return Function(fields["text"], inputs, tuple(fields["numbers"]), fields["dtype"])
 
 
 def _arguments(text: str, *given: Sequence[Any]) -> tuple[Operator, Implementation, list[Any]]:
-    name = json.loads(text)["operator"]
+    what = _loads(text)
+    name = what["operator"]
     operator = torch_operator.declared(name)
     if operator is None:
         hint = "make it with jitlto.torch_operator before code that was compiled for it runs"
         raise OperatorError("the operator is not registered", code="operator-framework", where=name, hint=hint)
+    if [argument.name for argument in operator.arguments] != what["arguments"]:
+        hint = "compile the code again: torch.compiler.reset()"
+        error = "the operator was declared anew, with other arguments, since this code was compiled"
+        raise OperatorError(error, code="operator-framework", where=name, hint=hint)
     fused, implementation, order, flags = _known(operator, text)
     values = dict(flags)
     for names, part in zip(order, given, strict=True):

@@ -77,6 +77,8 @@ def test_one_array_is_passed_by_itself_and_several_inputs_by_a_table() -> None:
         ("v", {"scale": "float"}, "leave it out"), ("a[row] + a[col] + v", {"a": "float32"}, "two names"),
         ("v + a[k]", {"a": "float32"}, "x[row]"), ("v * a", {"a": "flaot32"}, "dtypes"), ("v & 1", {}, "functions"),
         ("floor(v)", {}, "another"), ("a[row] * v", {"a": "float"}, "brackets"), ("v.real", {}, "functions"),
+        ("gelu()", {}, "another"), ("v * a", {"a": None}, "float32"), ("v + 99999999999999999999", {}, "another"),
+        ("-" * 3000 + "v", {}, ""), ("v * row", {"row": "float32"}, "another name"), ("abs(v)", {}, "another"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_computed_is_refused(expression: str, inputs: Any, hint: str) -> None:
@@ -86,8 +88,10 @@ def test_what_cannot_be_computed_is_refused(expression: str, inputs: Any, hint: 
 
 def test_inputs_of_another_size_are_refused() -> None:
     made = _TRANSFORM.with_epilogue("v * a[col]", a="float32")
-    with raises(OperatorError, "operator-call", "(10,)", "64"):
-        _resolved(made, ((10,), "float32"))
+    for wrong in ((10,), (8, 8), (64, 1)):
+        with raises(OperatorError, "operator-call", str(wrong), hint="(10, 64)"):
+            _resolved(made, (wrong, "float32"))
+    assert _resolved(made, ((1, 64), "float32")).sources
 
 
 def test_a_seam_that_does_not_fit_its_operator_is_refused() -> None:

@@ -13,6 +13,7 @@ from jitlto.frameworks.functions import (
     UnsupportedError,
     Value,
     constant,
+    filled,
     prelude,
     promote,
 )
@@ -97,11 +98,25 @@ def test_numbers_decide_only_by_their_category() -> None:
 @pytest.mark.parametrize(
     ("name", "operands"),
     [("bessel_j0", [Value("a", "float32")]), ("add", [Value("a", "float32")]), ("floor", [Value("a", "complex64")]),
-     ("add", [Value("a", "bool"), Value("b", "bool")]), ("div_floor", [Value("a", "float32"), 2])],
+     ("add", [Value("a", "bool"), Value("b", "bool")]), ("div_floor", [Value("a", "float32"), 2]),
+     ("abs", [Value("a", "complex64")]), ("eq", [Value("a", "uint8"), -1]), ("add", [Value("a", "int64"), 2**63]),
+     ("gelu", []), ("silu", [Value("a", "float32"), 2])],
 )  # fmt: skip
 def test_what_the_table_lacks_is_refused(name: str, operands: list[Any]) -> None:
     with pytest.raises(UnsupportedError):
         Printer().apply(name, operands)
+
+
+def test_a_result_of_a_known_dtype_is_refused_all_the_same() -> None:
+    with pytest.raises(UnsupportedError):
+        Printer().apply("abs", [Value("a", "complex64")], "float32")
+
+
+def test_an_array_of_one_number_holds_it_in_its_dtype() -> None:
+    assert filled(3.7, "int64", has_dimensions=True).text == "fused::rounded<long long>(fused::to<long long>((3.7)))"
+    assert "bfloat16" in filled(0.1, "bfloat16", has_dimensions=False).text
+    with pytest.raises(UnsupportedError):
+        filled(1, "uint8", has_dimensions=True)
 
 
 @pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan"), -0.0, 1e-310, -(2**63), 2**63 - 1, True])

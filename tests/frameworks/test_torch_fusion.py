@@ -1,5 +1,6 @@
 """The pass that fuses functions into operators, on graphs of tensors without memory: no GPU."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 
 from docs.examples.operators import declare_inverse, declare_segment_reduce, declare_transform
 from jitlto import torch_fusion, torch_operator
+from jitlto.base.errors import OperatorError
 from jitlto.frameworks.parts import Seam
 from jitlto.runtime.family import KernelFamily
+from tests.support.errors import raises
 from tests.support.lazy import Lazy
 
 torch = Lazy("torch")
@@ -142,6 +145,50 @@ def test_a_function_that_no_kernel_takes_is_left_alone(fft: KernelFamily) -> Non
     broken = replace(declared, qualname="jitlto_test::broken", epilogue=Seam("fft_store", "y", "nonsense"))
     found = left(lambda x: torch_operator(broken)(x) * 2, lambda: (rows(10, 64),))
     assert found == ["jitlto_test.broken", "mul.Tensor"]
+
+
+@pytest.mark.parametrize(
+    ("function", "kept"),
+    [
+        (lambda f, x: f(x).abs(), "abs"),  # of a complex number
+        (lambda f, x: f(x.conj() * x), "mul.Tensor"),  # which its memory does not hold
+        (lambda f, x: f(x) * x.real.to(torch.uint8).eq(-1), "eq.Scalar"),  # which wraps
+    ],
+)
+def test_what_would_mean_something_else_is_left_alone(transform: Any, function: Any, kept: str) -> None:
+    assert kept in left(lambda x: function(transform, x), lambda: (rows(64, 64),))
+
+
+def test_an_argument_that_is_read_twice_is_made_before(reduce: Any) -> None:
+    def function(x: Any) -> Any:
+        ends = (x * 2)[:, 0].to(torch.int64)
+        return reduce(x * 2, ends, "sum") * 2
+
+    assert left(function, lambda: (rows(5, 5, dtype=torch.float32),))[-1] == "jitlto.fused"
+
+
+def test_with_too_many_inputs_on_one_side_the_other_is_fused(transform: Any) -> None:
+    def function(x: Any, *others: Any) -> Any:
+        y = transform(x * 2)
+        for other in others:
+            y = y * other
+        return y
+
+    def make() -> Any:
+        return [rows(10, 64) for _ in range(10)]
+
+    found = left(function, make)
+    assert found == ["jitlto.fused"] or found.count("jitlto.fused") == 1, found
+
+
+def test_code_of_an_earlier_declaration_is_an_error(fft: KernelFamily) -> None:
+    pytest.importorskip("torch")
+    module = pytest.importorskip("jitlto.frameworks.torch_fusion")
+    declared = replace(declare_transform(fft), qualname="jitlto_test::anew")
+    torch_operator(declared)
+    text = json.dumps({"operator": "jitlto_test::anew", "arguments": ["y", "direction"], "flags": {}})
+    with raises(OperatorError, "operator-framework", where="jitlto_test::anew", hint="reset"):
+        module._arguments(text, [], [], [])
 
 
 def test_code_for_cpp_keeps_the_operator(transform: Any) -> None:
