@@ -103,23 +103,11 @@ def build(
     observer.phase("render")
     sources = families if isinstance(families, RenderedFamilies) else RenderedFamilies(families)
     sources = _select(sources, only) if only else sources
-    fragments: list[Fragment] = []
-    blobs: dict[str, bytes] = {}
-
-    def accept(rendered: RenderedSource, compiled: CompiledSource) -> None:
-        fragment, images = assemble(rendered, compiled)
-        fragments.append(fragment)
-        blobs.update(images)
-
     with ExitStack() as stack:
         pool = executor or _start_processes(jobs, stack)
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
-        compile_ = partial(transport.submit, pool, run=transport.compile_job)
-        read = functools.cache(partial(read_interfaces, compiler))
-        scheduler = Scheduler(compile_, read, cache, observer, begin, accept, keep_going=keep_going)
-        scheduler.run(_announce(sources, shard, observer))
-        if scheduler.failures:
-            raise _explain_all(scheduler, compiler)
+        batches = _announce(sources, shard, observer)
+        scheduler, fragments, blobs = _compile(batches, pool, compiler, cache, observer, begin, keep_going=keep_going)
         proofs = Proofs(cache.store if cache else None)
         assemble_binaries(sources, fragments, blobs)
         known = proofs.key("interfaces", repr(sources.records), scheduler.keys, sorted(blobs))
@@ -149,6 +137,38 @@ def build(
     use, seconds = _finish(cache, scheduler, begin), time.perf_counter() - begin
     made = output, digest, tuple(fragments), tuple(dict.fromkeys(advice)), planned
     return BuildReport(*made, scheduler.compiled, seconds, use)
+
+
+def _compile(
+    batches: Iterator[Sequence[CompileRequest]],
+    pool: Executor,
+    compiler: InterfaceCompiler,
+    cache: Cache | None,
+    observer: Observer,
+    begin: float,
+    *,
+    keep_going: bool,
+) -> tuple[Scheduler, list[Fragment], dict[str, bytes]]:
+    """Compile sources; return who did, their fragments, and images by their hashes.
+
+    Raises:
+        JitltoError: The first failure; a BuildError for several.
+    """
+    fragments: list[Fragment] = []
+    blobs: dict[str, bytes] = {}
+
+    def accept(rendered: RenderedSource, compiled: CompiledSource) -> None:
+        fragment, images = assemble(rendered, compiled)
+        fragments.append(fragment)
+        blobs.update(images)
+
+    run = partial(transport.submit, pool, run=transport.compile_job)
+    read = functools.cache(partial(read_interfaces, compiler))
+    scheduler = Scheduler(run, read, cache, observer, begin, accept, keep_going=keep_going)
+    scheduler.run(batches)
+    if scheduler.failures:
+        raise _explain_all(scheduler, compiler)
+    return scheduler, fragments, blobs
 
 
 def _start_processes(jobs: int | None, stack: ExitStack) -> Executor:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from jitlto.frameworks.functions import Function, Input, prelude
 from jitlto.frameworks.parts import REQUIRED, Argument, Array, Case, Flag, Output, Scalar, Seam, Table
-from jitlto.frameworks.shapes import DTYPES, DType
+from jitlto.frameworks.shapes import DTYPES, DType, bind_shape
 
 #: An operator of ``declaration``, which imports this module.
 Operator: TypeAlias = Any
@@ -65,7 +65,7 @@ def fuse_epilogue(
 def fuse_prologue(operator: Operator, function: Function, rank: int, name: str) -> Operator:
     """Return an operator whose kernel computes the elements of an argument.
 
-    The argument goes; its sizes that no other array has are flags in its place.
+    Flags take the argument's place: ``NAME_size0`` and so on, the sizes that it would have.
 
     Args:
         operator: It has a prologue.
@@ -78,17 +78,20 @@ def fuse_prologue(operator: Operator, function: Function, rank: int, name: str) 
     """
     seam = _seam(operator, "prologue", function.inputs, function.numbers)
     gone = next(array for array in operator.arrays if array.name == seam.array)
-    flags = [Flag(name, "int") for name in sizes_by_name(operator, (0,) * rank)]
-    star = next((str(size)[1:] for size in operator.patterns[gone.name] if str(size)[0] == "*"), None)
-    parts = [flag.name for flag in flags if star and flag.name.removeprefix(star).isdecimal()]
+    flags = [Flag(f"{gone.name}_size{number}", "int") for number in range(rank)]
     dtype = {} if gone.dtype in DTYPES else {gone.dtype: DType(function.dtype)}
 
     def whole(case: Case) -> Case:
-        names = {name: value for name, value in vars(case).items() if name not in ("given", "_where")}
-        several = {str(star): tuple(names[part] for part in parts)} if parts else {}
-        return Case({**names, **several, **dtype}, case.given, operator.qualname)
+        """Bind the names of the argument's shape and dtype too."""
+        names = {name: value for name, value in vars(case).items() if name not in ("given", "_where")} | dtype
+        wrong = bind_shape(operator.patterns[gone.name], [names[flag.name] for flag in flags], names)
+        if wrong:
+            raise operator.error(f"{gone.name}, which is computed, {wrong}", "correct the shapes of what it is made of")
+        return Case(names, case.given, operator.qualname)
 
     def whole_of(function: Any) -> Any:
+        if function in operator.sizes:  # the name of one, which may be the argument's alone
+            return lambda case: getattr(whole(case), function)
         return (lambda case: function(whole(case))) if callable(function) else function
 
     def results(case: Case) -> tuple[tuple[Any, ...], str]:
@@ -117,21 +120,6 @@ def fuse_prologue(operator: Operator, function: Function, rank: int, name: str) 
         sources=_sources(operator, seam, lambda _: function, whole),
         examples=({},),
     )
-
-
-def sizes_by_name(operator: Operator, shape: Sequence[Any]) -> dict[str, Any]:
-    """Return the sizes that only the argument of a prologue has, by the names of the flags that take their place."""
-    assert operator.prologue is not None  # noqa: S101 - the caller has asked
-    name = operator.prologue.array
-    bound = {size for array in operator.arrays if array.name != name for size in operator.patterns[array.name]}
-    names: list[str | int] = []
-    pattern = operator.patterns[name]
-    for size in pattern:
-        is_star = isinstance(size, str) and size[0] == "*"
-        names += [f"{str(size)[1:]}{n}" for n in range(len(shape) - len(pattern) + 1)] if is_star else [size]
-    return {
-        str(name): size for name, size in zip(names, shape, strict=True) if name not in bound and isinstance(name, str)
-    }
 
 
 def _seam(operator: Operator, side: str, inputs: Sequence[Input], numbers: Sequence[str]) -> Seam:

@@ -29,8 +29,8 @@ from jitlto.base.errors import JitltoError, OperatorError
 from jitlto.frameworks import torch_operator
 from jitlto.frameworks.declaration import Operator
 from jitlto.frameworks.functions import OPERATIONS, Function, Input, Printer, UnsupportedError, Value, filled
-from jitlto.frameworks.fusion import fuse_epilogue, fuse_prologue, sizes_by_name
-from jitlto.frameworks.parts import Array, Scalar
+from jitlto.frameworks.fusion import fuse_epilogue, fuse_prologue
+from jitlto.frameworks.parts import Array
 from jitlto.frameworks.torch_kernel import Implementation
 
 _log = logging.getLogger("jitlto.fusion")
@@ -38,7 +38,14 @@ _NAMES = {"convert_element_type": "to", "clone": "to", "clamp_min": "maximum", "
 
 
 class Fusion(CustomGraphPass):  # type: ignore[misc]
-    """The pass."""
+    """The pass, with the operator to which it turns calls."""
+
+    def __init__(self) -> None:
+        library = self._library = torch.library.Library("jitlto", "FRAGMENT")  # operators live as long as theirs
+        tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
+        library.define("fused(str function, Tensor?[] arrays, SymInt[] sizes) -> Tensor", tags=tags)
+        library.impl("fused", _run, torch_operator.make_backend().key)
+        torch.library.register_fake("jitlto::fused", _fake, lib=library)
 
     def __call__(self, graph: Graph) -> None:
         """Fuse what can be fused; said at ``JITLTO_LOG=fusion``."""
@@ -138,27 +145,27 @@ def _fuse(graph: Graph, node: Node, operator: Operator, sides: Sequence[str]) ->
         members, chain, function = found
         last, given = members[-1], given | chain.given
         what["epilogue"] = asdict(function)
-    start = given[operator.prologue.array] if operator.prologue and "prologue" in sides else None
+    seam = operator.prologue if "prologue" in sides else None
+    start = given[seam.array] if seam else None
     is_once = isinstance(start, Node) and sum(value is start for value in given.values()) == 1
-    if is_once and (found := _before(start)):
+    if seam and is_once and (found := _before(start)):
         before, chain, function = found
-        members, given = [*before, *members], given | chain.given | sizes_by_name(operator, _shape(start))
-        what |= {"prologue": asdict(function), "rank": len(_shape(start))}
+        extents = {f"{seam.array}_size{number}": size for number, size in enumerate(_shape(start))}
+        members, given = [*before, *members], given | chain.given | extents
+        what |= {"prologue": asdict(function), "rank": len(extents)}
     if len(members) == 1:
         return False
-    what["flags"] = {flag.name: given[flag.name] for flag in operator.flags}
-    text = json.dumps(what, default=str)
+    what["values"] = {a.name: given[a.name] for a in operator.arguments if not isinstance(a, Array)}
     try:
-        order = _known(operator, text)[2]
-        known = [given[name] for kind in order for name in kind]
-        arrays, numbers, sizes = ([given[name] for name in kind] for kind in order)
-        if any(isinstance(value, Node) for value in (*what["flags"].values(), *numbers)):
+        if any(isinstance(value, Node) for value in what["values"].values()):
             raise UnsupportedError("a number varies")
+        text = json.dumps(what)
+        arrays, sizes = ([given[name] for name in names] for names in _known(operator, text)[2])
         if any(each.meta["val"].is_conj() or each.meta["val"].is_neg() for each in arrays if each is not None):
             raise UnsupportedError("an array is conjugated or negated when it is read")
         with graph.inserting_before(last.next):
-            sizes = [_size(graph, size, known) for size in sizes]
-            new = graph.call_function(torch.ops.jitlto.fused.default, (text, arrays, numbers, sizes))
+            sizes = [_size(graph, size, arrays) for size in sizes]
+            new = graph.call_function(torch.ops.jitlto.fused.default, (text, arrays, sizes))
     except (OperatorError, UnsupportedError) as error:
         _say(node, str(error))
         return False
@@ -315,19 +322,17 @@ def _say(node: Node, what: str) -> None:
 
 
 @cache
-def _known(operator: Operator, text: str) -> tuple[Operator, Implementation, tuple[list[str], ...], dict[str, Any]]:
-    """Return what a call of ``jitlto::fused`` means: the operator, how it runs, the order of arguments, and flags."""
+def _known(operator: Operator, text: str) -> tuple[Operator, Implementation, tuple[list[str], list[str]]]:
+    """Return what a call of ``jitlto::fused`` means: the operator, how it runs, and the names of arrays and sizes."""
     what, fused = _loads(text), operator
     if "epilogue" in what:
         function = _function(what["epilogue"])
         fused = fuse_epilogue(fused, function.inputs, function.numbers, lambda _: function, text)
     if "prologue" in what:
         fused = fuse_prologue(fused, _function(what["prologue"]), what["rank"], text)
-    flags = what["flags"]
     arrays = [argument.name for argument in fused.arguments if isinstance(argument, Array)]
-    scalars = [argument.name for argument in operator.arguments if isinstance(argument, Scalar)]
-    sizes = [argument.name for argument in fused.arguments if argument.name not in (*arrays, *scalars, *flags)]
-    return fused, Implementation(fused, torch_operator.make_backend()), (arrays, scalars, sizes), flags
+    sizes = [argument.name for argument in fused.arguments if argument.name not in (*arrays, *what["values"])]
+    return fused, Implementation(fused, torch_operator.make_backend()), (arrays, sizes)
 
 
 _loads = cache(json.loads)
@@ -349,8 +354,8 @@ def _arguments(text: str, *given: Sequence[Any]) -> tuple[Operator, Implementati
         hint = "compile the code again: torch.compiler.reset()"
         error = "the operator was declared anew, with other arguments, since this code was compiled"
         raise OperatorError(error, code="operator-framework", where=name, hint=hint)
-    fused, implementation, order, flags = _known(operator, text)
-    values = dict(flags)
+    fused, implementation, order = _known(operator, text)
+    values = dict(what["values"])
     for names, part in zip(order, given, strict=True):
         values |= dict(zip(names, part, strict=True))
     return fused, implementation, [values[argument.name] for argument in fused.arguments]
@@ -368,15 +373,5 @@ def _fake(text: str, *given: Any) -> Any:
 
 @cache
 def make() -> Fusion:
-    """Return the pass, and register the operator to which it turns calls."""
-    backend = torch_operator.make_backend()
-    library = torch.library.Library("jitlto", "FRAGMENT")
-    tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
-    library.define("fused(str function, Tensor?[] arrays, Scalar[] numbers, SymInt[] sizes) -> Tensor", tags=tags)
-    library.impl("fused", _run, backend.key)
-    torch.library.register_fake("jitlto::fused", _fake, lib=library)
-    _libraries.append(library)
+    """Return the pass; there is one."""
     return Fusion()
-
-
-_libraries: list[Any] = []  # an operator lives as long as its library
