@@ -106,8 +106,10 @@ def build(
     with ExitStack() as stack:
         pool = executor or _start_processes(jobs, stack)
         compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
-        batches = _announce(sources, shard, observer)
-        scheduler, fragments, blobs = _compile(batches, pool, compiler, cache, observer, begin, keep_going=keep_going)
+        scheduler, fragments, blobs = _prepare(pool, compiler, cache, observer, begin, keep_going=keep_going)
+        scheduler.run(_announce(sources, shard, observer))
+        if scheduler.failures:
+            raise _explain_all(scheduler, compiler)
         proofs = Proofs(cache.store if cache else None)
         assemble_binaries(sources, fragments, blobs)
         known = proofs.key("interfaces", repr(sources.records), scheduler.keys, sorted(blobs))
@@ -139,8 +141,7 @@ def build(
     return BuildReport(*made, scheduler.compiled, seconds, use)
 
 
-def _compile(
-    batches: Iterator[Sequence[CompileRequest]],
+def _prepare(
     pool: Executor,
     compiler: InterfaceCompiler,
     cache: Cache | None,
@@ -149,11 +150,7 @@ def _compile(
     *,
     keep_going: bool,
 ) -> tuple[Scheduler, list[Fragment], dict[str, bytes]]:
-    """Compile sources; return who did, their fragments, and images by their hashes.
-
-    Raises:
-        JitltoError: The first failure; a BuildError for several.
-    """
+    """Return what has sources compiled, the list of their fragments, and their images by hash."""
     fragments: list[Fragment] = []
     blobs: dict[str, bytes] = {}
 
@@ -164,11 +161,7 @@ def _compile(
 
     run = partial(transport.submit, pool, run=transport.compile_job)
     read = functools.cache(partial(read_interfaces, compiler))
-    scheduler = Scheduler(run, read, cache, observer, begin, accept, keep_going=keep_going)
-    scheduler.run(batches)
-    if scheduler.failures:
-        raise _explain_all(scheduler, compiler)
-    return scheduler, fragments, blobs
+    return Scheduler(run, read, cache, observer, begin, accept, keep_going=keep_going), fragments, blobs
 
 
 def _start_processes(jobs: int | None, stack: ExitStack) -> Executor:
