@@ -112,7 +112,7 @@ class Host:
             texts.append(text)
         source, library = directory / "kernels.cpp", directory / "kernels.so"
         source.write_text("".join(texts))
-        includes = [f"-I{path}" for path in (directory, *family.include, *toolkit.header_roots()[-1:])]
+        includes = [f"-I{path}" for path in (directory, *family.include, *toolkit.header_roots())]
         command = [COMPILER or "g++", "-std=c++17", "-O1", "-Wno-attributes", "-shared", "-fPIC", *includes]
         subprocess.run([*command, str(source), "-o", str(library)], check=True, timeout=120)
         self.library = ctypes.CDLL(str(library))
