@@ -113,16 +113,13 @@ def declare_transform(family: Any = "fft") -> Operator:
         arguments=(Array("x", "C", "*rows n"), Flag("direction", "str", "forward")),
         outputs=(Output("y", "C", "*rows n"),),
         dtypes={"C": ("complex64", "complex128")},
-        configuration=lambda case: {
-            "kind": "c2c", "direction": case.direction, "data_type": _REALS[case.C], "size": case.n,
-            "load": "identity", "store": "identity",
-        },
+        configuration=lambda case: _configuration(case, "c2c", case.direction, real=_REALS[case.C], **_PLAIN),
         launch=lambda case: _launch(case, "c2c", _REALS[case.C]),
         parameters=("x", "y", _count, "prologue", "epilogue"),
         prologue=Seam("fft_load", "x", lambda case: _LOAD % ((_COMPLEX[case.C],) * 3)),
         epilogue=Seam("fft_store", "y", lambda case: _STORE % ((_COMPLEX[case.C],) * 3)),
         examples=[{"direction": ("forward", "inverse")}],
-    )  # fmt: skip
+    )
 
 
 def declare_inverse(family: Any = "fft") -> Operator:
@@ -133,18 +130,18 @@ def declare_inverse(family: Any = "fft") -> Operator:
         arguments=(Array("y", "C", "*rows k"),),
         outputs=(Output("x", lambda case: _REALS[case.C], lambda case: (*case.rows, 2 * (case.k - 1))),),
         dtypes={"C": ("complex64", "complex128")},
-        configuration=lambda case: {
-            "kind": "c2r", "direction": "inverse", "data_type": _REALS[case.C], "size": 2 * (case.k - 1),
-            "load": "identity", "store": "identity",
-        },
+        configuration=lambda case: _configuration(
+            case, "c2r", "inverse", real=_REALS[case.C], size=2 * (case.k - 1), **_PLAIN
+        ),
         launch=lambda case: _launch(case, "c2r", _REALS[case.C], 2 * (case.k - 1)),
         parameters=("y", "x", _count, "prologue", "epilogue"),
         prologue=Seam("fft_load", "y", lambda case: _LOAD % ((_COMPLEX[case.C],) * 3)),
         epilogue=Seam("fft_store", "x", lambda case: _STORE % ((_REAL[case.C],) * 3)),
         examples=[{"k": (33,)}],
-    )  # fmt: skip
+    )
 
 
+_PLAIN = {"load": "identity", "store": "identity"}
 _REALS = {"complex64": "float32", "complex128": "float64"}
 _COMPLEX = {"complex64": "float2", "complex128": "double2"}
 _REAL = {"complex64": "float", "complex128": "double"}
@@ -177,8 +174,11 @@ __device__ void segment_store(%s* output, unsigned long long row, unsigned int c
 """
 
 
-def _configuration(case: Case, kind: str, direction: str, **callbacks: str) -> dict[str, object]:
-    return {"kind": kind, "direction": direction, "data_type": case.T, "size": case.n, **callbacks}
+def _configuration(
+    case: Case, kind: str, direction: str, *, real: str | None = None, size: int | None = None, **callbacks: str
+) -> dict[str, object]:
+    data_type, size = real or case.T, size or case.n
+    return {"kind": kind, "direction": direction, "data_type": data_type, "size": size, **callbacks}
 
 
 def _launch(case: Case, kind: str, dtype: str | None = None, size: int | None = None) -> Launch:

@@ -42,13 +42,13 @@ OPERATIONS: Mapping[str, tuple[int, str]] = {
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), (2, "bi")),
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), (2, "bif")),
     **dict.fromkeys(("logical_and", "logical_or", "logical_xor"), (2, "bif")),
-    **dict.fromkeys(("neg",), (1, "ifc")),
     **dict.fromkeys(("abs", "sign", "relu"), (1, "if")),
-    **dict.fromkeys(("bitwise_not",), (1, "bi")),
-    **dict.fromkeys(("logical_not",), (1, "bif")),
     **dict.fromkeys((*_MATH, "reciprocal", "sigmoid", "round", "isnan", "isinf"), (1, "f")),
     "div": (2, "f"),
     "pow": (2, "f"),
+    "neg": (1, "ifc"),
+    "bitwise_not": (1, "bi"),
+    "logical_not": (1, "bif"),
     "where": (3, "bifc"),
 }  # fmt: skip
 

@@ -325,6 +325,10 @@ def _say(node: Node, what: str) -> None:
 def _known(operator: Operator, text: str) -> tuple[Operator, Implementation, tuple[list[str], list[str]]]:
     """Return what a call of ``jitlto::fused`` means: the operator, how it runs, and the names of arrays and sizes."""
     what, fused = _loads(text), operator
+    if [argument.name for argument in operator.arguments] != what["arguments"]:
+        hint = "compile the code again: torch.compiler.reset()"
+        error = "the operator was declared anew, with other arguments, since this code was compiled"
+        raise operator.error(error, hint, "framework")
     if "epilogue" in what:
         function = _function(what["epilogue"])
         fused = fuse_epilogue(fused, function.inputs, function.numbers, lambda _: function, text)
@@ -350,10 +354,6 @@ def _arguments(text: str, *given: Sequence[Any]) -> tuple[Operator, Implementati
     if operator is None:
         hint = "make it with jitlto.torch_operator before code that was compiled for it runs"
         raise OperatorError("the operator is not registered", code="operator-framework", where=name, hint=hint)
-    if [argument.name for argument in operator.arguments] != what["arguments"]:
-        hint = "compile the code again: torch.compiler.reset()"
-        error = "the operator was declared anew, with other arguments, since this code was compiled"
-        raise OperatorError(error, code="operator-framework", where=name, hint=hint)
     fused, implementation, order = _known(operator, text)
     values = dict(what["values"])
     for names, part in zip(order, given, strict=True):
