@@ -38,11 +38,11 @@ class CacheDir:
     """Entries in a directory that belongs to this user alone.
 
     Args:
-        directory: Created if it is missing, with mode 0700.
+        directory: Created with the first entry, with mode 0700.
         size: The size limit in bytes, enforced by :meth:`prune`.
 
     Raises:
-        OSError: If the directory cannot be created, or belongs to another user; see :func:`open_cache_dir`.
+        OSError: If something else is there, or it belongs to another user; see :func:`open_cache_dir`.
     """
 
     #: What kernels that come from it are marked with; see ``jitlto.link.sources``.
@@ -54,17 +54,17 @@ class CacheDir:
         #: Why the last failed write failed; None if no write has failed.
         self.write_error: str | None = None
         self._written: int | None = None  # bytes since the last pruning; None before the first
+        self._owner = os.getuid()
         check_path(directory)
         require_owned_path(str(directory))
-        make_private(str(directory))
-        status = directory.stat()
-        if not stat.S_ISDIR(status.st_mode):
-            raise NotADirectoryError(f"{directory} is not a directory")
-        if status.st_uid != os.getuid():
-            raise PermissionError(f"{directory} belongs to user {status.st_uid}")
-        self._owner = status.st_uid
-        if stat.S_IMODE(status.st_mode) & 0o022:
-            raise PermissionError(f"{directory} can be written by others: chmod go-w {directory}")
+        with contextlib.suppress(FileNotFoundError):
+            status = directory.stat()
+            if not stat.S_ISDIR(status.st_mode):
+                raise NotADirectoryError(f"{directory} is not a directory")
+            if status.st_uid != self._owner:
+                raise PermissionError(f"{directory} belongs to user {status.st_uid}")
+            if stat.S_IMODE(status.st_mode) & 0o022:
+                raise PermissionError(f"{directory} can be written by others: chmod go-w {directory}")
 
     def get(self, kind: str, key: str) -> bytes | None:
         """Return the payload stored under ``key`` (hexadecimal); None if it is missing or damaged."""
@@ -169,7 +169,7 @@ class CacheDir:
     def _make(self, *names: str) -> None:
         """Create directories below this one; PermissionError if one is a link or another user's directory."""
         directory = str(self.directory)
-        make_private(directory)  # it may have been removed
+        make_private(directory)
         self._require_own(directory, os.stat(directory))  # noqa: PTH116 - texts, as a build makes thousands of entries
         for name in names:
             directory = f"{directory}/{name}"

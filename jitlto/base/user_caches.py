@@ -2,11 +2,12 @@
 
 import errno
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.base import config
-from jitlto.base.cache_dir import CacheDir, Usage, require_owned_path
+from jitlto.base.cache_dir import CacheDir, Usage
 from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import write_hint
@@ -32,41 +33,35 @@ class UserCache:
     setting: str = "on"
 
     def open(self) -> CacheDir:
-        """Open its directory.
+        """Open its directory to write to it; nothing is created before there is an entry.
 
         Raises:
             JitltoError: If it cannot be used.
         """
         try:
             cache = CacheDir(self.directory, self.bound)
-            if os.access(self.directory, os.W_OK | os.X_OK):
+            nearest = next(path for path in (cache.directory, *cache.directory.parents) if path.exists())
+            if os.access(nearest, os.W_OK | os.X_OK):
                 return cache
-            raise PermissionError(errno.EACCES, "it cannot be written")
+            raise PermissionError(errno.EACCES, f"{nearest} cannot be written")
         except OSError as error:
             what = f"cannot be used as a cache: {error.strerror or error}"
             hint = write_hint(error, "set JITLTO_CACHE_DIR to a different directory, owned by this user")
             raise JitltoError(what, code="jitlto-unusable-cache", where=str(self.directory), hint=hint) from error
 
     def problem(self) -> str | None:
-        """Return why it cannot be read or written, or None if it can. Creates nothing."""
+        """Return why it cannot be read or written, or None if it can."""
         try:
-            require_owned_path(str(self.directory.absolute()))
-            self._existing()
-        except OSError as error:
-            return error.strerror or str(error)
-        nearest = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
-        return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} cannot be written"
-
-    def _existing(self) -> CacheDir | None:
-        return CacheDir(self.directory, self.bound) if os.path.lexists(self.directory) else None
+            self.open()
+        except JitltoError as error:
+            return error.what
+        return None
 
     def usage(self) -> Usage:
         """Return its number of entries and size; zero if it cannot be read."""
-        try:
-            cache = self._existing()
-        except OSError:
-            cache = None
-        return cache.usage() if cache else Usage({}, 0)
+        with suppress(OSError):
+            return CacheDir(self.directory, self.bound).usage()
+        return Usage({}, 0)
 
     def prune(self, bound: int | None = None) -> int:
         """Remove the least recently used entries until it is within a size limit; return their number.
@@ -77,10 +72,7 @@ class UserCache:
         Raises:
             JitltoError: If it cannot be used.
         """
-        # A file on the way to it is an error, which `open` raises.
-        if not os.path.lexists(self.directory) and not any(map(Path.is_file, self.directory.parents)):
-            return 0
-        return self.open().prune(self.bound if bound is None else bound)
+        return self.open().prune(bound)
 
 
 def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:

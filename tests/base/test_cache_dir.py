@@ -42,6 +42,8 @@ def test_many_writers_and_readers_of_one_entry_see_whole_payloads(store: CacheDi
 
 def test_the_directory_is_this_users_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = CacheDir(tmp_path / "a" / "store", LARGE)
+    assert not store.directory.parent.exists()
+    store.put("units", KEYS[0], b"payload")
     assert store.directory.stat().st_mode & 0o777 == 0o700
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -71,6 +73,7 @@ def test_a_non_file_in_place_of_an_entry_is_an_immediate_miss(store: CacheDir) -
 
 
 def test_a_full_store_is_reported_once_and_harmless(store: CacheDir, caplog: pytest.LogCaptureFixture) -> None:
+    store.directory.mkdir()
     (store.directory / "units").write_text("in the way")
     with caplog.at_level(logging.WARNING, "jitlto"):
         for key in KEYS[:3]:

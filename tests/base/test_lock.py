@@ -126,7 +126,7 @@ def test_without_locks_every_claim_is_granted_and_one_warning_is_given(
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_something_else_in_the_place_of_a_lock_is_in_nobodys_way(tmp_path: Path, kind: str) -> None:
     store = CacheDir(tmp_path / "cache", 1 << 20)
-    (tmp_path / "cache" / "locks").mkdir()
+    (tmp_path / "cache" / "locks").mkdir(parents=True)
     special_file(tmp_path / "cache" / "locks" / f"{KEY[:3]}.lock", kind)
     with store.locked(KEY, 60, "works") as waited:
         assert waited == 0

@@ -55,10 +55,11 @@ def as_user(user: int, work: Callable[[], Any]) -> Any:
 def refusal(directory: Path) -> str:
     """Return why a directory is rejected as a cache, or an empty text."""
     try:
-        CacheDir(directory, LARGE)
+        store = CacheDir(directory, LARGE)
     except OSError as error:
         return str(error)
-    return ""
+    store.put("units", KEY, b"payload")
+    return store.write_error or ""
 
 
 def user_refusal(directory: Path) -> str:
