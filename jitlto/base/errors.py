@@ -26,6 +26,7 @@ class JitltoError(Exception):
         hint: What to do about it.
         notes: Other places that belong to it.
         causes: Of an error that stands for several, each of them.
+        log: Of a compiler or linker, unabridged.
     """
 
     code = "jitlto"
@@ -43,9 +44,10 @@ class JitltoError(Exception):
         hint: str | None = None,
         notes: Sequence[Diagnostic] = (),
         causes: Sequence[Diagnostic] = (),
+        log: str = "",
     ) -> None:
         super().__init__(what, where, hint)
-        self.what, self.place, self.hint = what, where, hint
+        self.what, self.place, self.hint, self.log = what, where, hint, log
         self.notes, self.causes = tuple(notes), tuple(causes)
         self.code = code or self.code
 
@@ -94,23 +96,11 @@ class ToolchainError(JitltoError, code="toolchain"):
     """A compiler, linker or other CUDA component is missing or unusable."""
 
 
-class LoggedError(JitltoError):
-    """An error of an external tool that wrote a log.
-
-    Args:
-        log: The tool's log, unabridged.
-    """
-
-    def __init__(self, what: str, *, log: str = "", **rest: Any) -> None:
-        super().__init__(what, **rest)
-        self.log = log
-
-
-class CompileError(LoggedError, code="compile"):
+class CompileError(JitltoError, code="compile"):
     """A source does not compile; ``log`` holds the compiler's messages."""
 
 
-class ForeignBuildError(LoggedError, code="import"):
+class ForeignBuildError(JitltoError, code="import"):
     """The build files of another project cannot be read as declarations; ``log`` holds what CMake wrote."""
 
 
@@ -178,7 +168,7 @@ class InterfaceMismatchError(PlanError, code="plan-interface-mismatch"):
     """A provider and a requirer of one interface disagree about its types."""
 
 
-class LinkError(LoggedError, code="link"):
+class LinkError(JitltoError, code="link"):
     """A plan does not link; ``log`` holds nvJitLink's error and info logs."""
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from jitlto.base.diagnostic import Diagnostic
-from jitlto.base.errors import JitltoError, LoggedError
+from jitlto.base.errors import JitltoError
 from jitlto.base.mangling import base_name
 
 #: What was found, and the values of the kernel or fragment in which it was.
@@ -35,7 +35,7 @@ def found_in(
         arch: The target of the link.
     """
     if isinstance(found, JitltoError):
-        log = found.log.strip() if isinstance(found, LoggedError) else ""
+        log = found.log.strip()
         is_told = not log or log.splitlines()[-1].strip() in found.what
         found = found.diagnostic if is_told else replace(found.diagnostic, message=f"{found.diagnostic.message}\n{log}")
     parts = (f"at {subject.partition('[')[0]}:", *(f"{name}={value}" for name, value in values.items()))
