@@ -14,18 +14,12 @@ from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import elf, nvfatbin, nvjitlink
 from jitlto.cuda.compatibility import can_link_for, linkable_architectures, newest_ptx_isa, runs_on
-from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import ARCHIVE, InputKind, LinkInput, is_own_symbol, link
 from jitlto.cuda.ptx import Module, parse_ptx, write_stub
 from jitlto.record.fragment import UNKNOWN, ImageKind, Symbol, SymbolKind
 
 #: What a file should be.
 HINT = "name relocatable code as `nvcc -rdc=true` makes it: LTO-IR, PTX, a cubin, a fatbin or an archive of objects"
-_KINDS: dict[int, ImageKind] = {
-    FatbinKind.PTX: ImageKind.PTX,
-    FatbinKind.CUBIN: ImageKind.SASS,
-    FatbinKind.LTOIR: ImageKind.LTOIR,
-}
 # LTO-IR begins with the size of its head, which is larger for sm_90a, and 10 × the number of its architecture.
 _LTOIR, _HEAD, _PLAIN = b"\xed\x43\x4e\x7f", struct.Struct("<16xI6xH"), 0x28
 
@@ -87,13 +81,13 @@ def list_code(item: LinkInput) -> list[CompiledCode]:
             raise JitltoError("it is a cubin that is linked already, not a relocatable one", hint=HINT)
         found = [CompiledCode(ImageKind.SASS, code, None, item)]
     elif item.kind is InputKind.FATBIN:
-        parts = [(image, isa, LinkInput(item.kind, part, item.name)) for image, isa, part in nvfatbin.split(data)]
-        found = [CompiledCode(_KINDS[i.kind], i.architecture, isa, part) for i, isa, part in parts if i.kind in _KINDS]
+        parts = nvfatbin.split(data)
+        found = [CompiledCode(*form, isa, LinkInput(item.kind, part, item.name)) for form, isa, part in parts]
     else:
         _check_members(data)
         members, newest = [*map(set, nvfatbin.find_fatbins(data))], newest_ptx_isa(nvjitlink.version())
         common = sorted(members[0].intersection(*members)) if members else []
-        found = [CompiledCode(_KINDS[i.kind], i.architecture, newest, item) for i in common if i.kind in _KINDS]
+        found = [CompiledCode(*form, newest, item) for form in common]
     if not found:
         raise JitltoError("it has no device code that is linked", hint=HINT)
     return [each for each in found if _find_target(each)] or found

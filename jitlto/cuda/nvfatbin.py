@@ -2,7 +2,6 @@
 
 import ctypes
 import struct
-from enum import IntEnum
 from typing import NamedTuple
 
 from jitlto.base.errors import ToolchainError
@@ -10,12 +9,13 @@ from jitlto.base.uninterrupted import uninterrupted
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import toolkit
 from jitlto.cuda.compatibility import machine_code_links, runs_on
-from jitlto.record.fragment import ImageKind
+from jitlto.record.fragment import ImageForm, ImageKind
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _HEADER = struct.Struct("<4sxxHQ")
 # Its kind, the sizes of its header and content, its version (minor, major), its architecture, flags.
 _ENTRY = struct.Struct("<HxxIQ8xHHI10xB5x")
+_KINDS = {1: ImageKind.PTX, 2: ImageKind.SASS, 8: ImageKind.LTOIR}  # others are nothing that is linked
 _SPECIFIC, _FAMILY = 0x10, 0x20  # of the third byte of an entry's flags: code for sm_90a, sm_100f
 
 
@@ -34,21 +34,6 @@ RECIPES = {
     ImageKind.PTX: Recipe("PTX", (), "compute", "compute"),
     ImageKind.SASS: Recipe("Cubin", (), "sm", "sm", b"-compress-mode=size"),  # the others leave cubins as they are
 }
-
-
-class FatbinKind(IntEnum):
-    """Kinds of images in a fatbin, as its entries number them."""
-
-    PTX = 1
-    CUBIN = 2
-    LTOIR = 8
-
-
-class FatbinImage(NamedTuple):
-    """One image in a fatbin: its kind (a :class:`FatbinKind` where known), and what it is for."""
-
-    kind: int
-    architecture: Architecture
 
 
 def wrap(kind: ImageKind, image: bytes, architecture: Architecture) -> bytes:
@@ -93,14 +78,12 @@ def is_whole(data: bytes) -> bool:
     return bool(magic == _MAGIC and header + rest == len(data))
 
 
-def list_images(data: bytes) -> list[FatbinImage]:
-    """Return the images of a fatbin as far as its entries have the form that nvFatbin and nvcc write; else none."""
-    return [image for image, *_ in split(data)]
+def split(data: bytes) -> list[tuple[ImageForm, Version, bytes]]:
+    """Return the images of a fatbin as far as its entries have the form that nvFatbin and nvcc write; else none.
 
-
-def split(data: bytes) -> list[tuple[FatbinImage, Version, bytes]]:
-    """Return the same, each with its version, of PTX that of the ISA, and a fatbin of it alone."""
-    images: list[tuple[FatbinImage, Version, bytes]] = []
+    Each is there with its version, of PTX that of the ISA, and a fatbin of it alone.
+    """
+    images: list[tuple[ImageForm, Version, bytes]] = []
     if not is_whole(data):
         return images
     _, first, _ = _HEADER.unpack_from(data)
@@ -108,21 +91,22 @@ def split(data: bytes) -> list[tuple[FatbinImage, Version, bytes]]:
     while at + _ENTRY.size <= len(data):
         kind, header, size, minor, major, number, flags = _ENTRY.unpack_from(data, at)
         suffix = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
-        alone = data[:8] + struct.pack("<Q", header + size) + data[16:first] + data[at : at + header + size]
-        images.append((FatbinImage(kind, Architecture(number, suffix)), Version(major, minor), alone))
+        if kind in _KINDS:
+            alone = data[:8] + struct.pack("<Q", header + size) + data[16:first] + data[at : at + header + size]
+            images.append(((_KINDS[kind], Architecture(number, suffix)), Version(major, minor), alone))
         if header + size == 0:
             break
         at += header + size
     return images
 
 
-def find_fatbins(data: bytes) -> list[list[FatbinImage]]:
+def find_fatbins(data: bytes) -> list[list[ImageForm]]:
     """Return the images of each fatbin in an object or an archive of objects, or of the one that ``data`` is."""
     found, at = [], data.find(_MAGIC)
     while at >= 0:
         if at + _HEADER.size <= len(data):
             _, header, rest = _HEADER.unpack_from(data, at)
-            if images := list_images(data[at : at + header + rest]):
+            if images := [form for form, *_ in split(data[at : at + header + rest])]:
                 found.append(images)
         at = data.find(_MAGIC, at + 1)
     return found
@@ -131,19 +115,18 @@ def find_fatbins(data: bytes) -> list[list[FatbinImage]]:
 def find_unfit(data: bytes, target: Architecture, linker: Version) -> list[str]:
     """Return what a fatbin, an object or a member of an archive has code for, if none of that links for the target."""
 
-    def fits(image: FatbinImage) -> bool:
-        code = image.architecture
+    def fits(kind: ImageKind, code: Architecture) -> bool:
         # Of a fatbin, nvJitLink 12 too takes code for sm_90a for that alone.
-        is_plain_machine_code = image.kind == FatbinKind.CUBIN and code.suffix != "a"
+        is_plain_machine_code = kind is ImageKind.SASS and code.suffix != "a"
         return machine_code_links(code, target, linker) if is_plain_machine_code else runs_on(code, target)
 
     for images in find_fatbins(data):
-        if not any(map(fits, images)):
-            codes = {(each.kind == FatbinKind.CUBIN, each.architecture) for each in images}
+        if not any(fits(*form) for form in images):
+            codes = {(kind is ImageKind.SASS, code) for kind, code in images}
             return [code.sm if is_machine_code else code.compute for is_machine_code, code in sorted(codes)]
     return []
 
 
 def holds_ltoir(data: bytes) -> bool:
     """Return whether a fatbin, an object or an archive has LTO-IR."""
-    return any(image.kind == FatbinKind.LTOIR for images in find_fatbins(data) for image in images)
+    return any(kind is ImageKind.LTOIR for images in find_fatbins(data) for kind, _ in images)

@@ -169,8 +169,8 @@ def test_each_image_of_a_fatbin_is_stored_alone(tmp_path: Path) -> None:
     family = make(tmp_path, fatbin(*ImageKind), {"family.toml": toml})
     assert [image.kind for image in library(family).images] == ["ltoir", "ptx", "sass"]
     for image in library(family).images:
-        (held,) = nvfatbin.list_images(family.database.read(image))
-        assert held.architecture == image.architecture
+        (((_, held),),) = nvfatbin.find_fatbins(family.database.read(image))
+        assert held == image.architecture
     assert [i.ptx_isa for i in library(family).images_of(ImageKind.PTX)] == [compiled(LIBRARY).module.isa]
 
 

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import nvfatbin, toolkit
-from jitlto.cuda.nvfatbin import FatbinImage, FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.record.fragment import ImageKind
 from tests.support.compiled import BASE, compiled
@@ -22,8 +21,7 @@ def fatbin(name: str) -> bytes:
 def test_the_architecture_of_an_image_has_its_suffix(name: str) -> None:
     if name == "100f" and toolkit.nvfatbin_version() < (12, 9):
         pytest.skip("nvFatbin knows no families")
-    (image,) = nvfatbin.list_images(fatbin(name))
-    assert (image.kind, str(image.architecture)) == (FatbinKind.LTOIR, name)
+    assert nvfatbin.find_fatbins(fatbin(name)) == [[(ImageKind.LTOIR, Architecture.parse(name))]]
 
 
 def test_ptx_is_compressed_and_links_as_the_text_does() -> None:
@@ -31,14 +29,14 @@ def test_ptx_is_compressed_and_links_as_the_text_does() -> None:
     data = nvfatbin.wrap(ImageKind.PTX, text, BASE)
     assert len(data) < len(text) / 4
     assert nvfatbin.wrap(ImageKind.PTX, text, BASE) == data
-    assert nvfatbin.list_images(data) == [FatbinImage(FatbinKind.PTX, BASE)]
+    assert nvfatbin.find_fatbins(data) == [[(ImageKind.PTX, BASE)]]
     one, other = (LinkInput(kind, each, "x") for kind, each in ((InputKind.PTX, text), (InputKind.FATBIN, data)))
     assert link([one], Architecture(90), []).data == link([other], Architecture(90), []).data
 
 
 def test_fatbins_are_found_wherever_they_lie_in_an_archive() -> None:
     data = b"!<arch>\nodd" + fatbin("80") + b"\x50\xed\x55\xba" + fatbin("90") + b"\x50\xed\x55"
-    assert nvfatbin.find_fatbins(data) == [[FatbinImage(FatbinKind.LTOIR, Architecture(n))] for n in (80, 90)]
+    assert nvfatbin.find_fatbins(data) == [[(ImageKind.LTOIR, Architecture(n))] for n in (80, 90)]
     assert nvfatbin.holds_ltoir(data)
     assert not nvfatbin.holds_ltoir(b"!<arch>\n")
     # Each member is linked, so that one which does not fit is enough.

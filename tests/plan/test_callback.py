@@ -33,7 +33,7 @@ def test_a_callback_is_a_name_and_ltoir_that_links(family: KernelFamily, group: 
     )
     symbol = fragment.provides[0].name
     assert demangle(symbol).startswith(f"{group}(void*, unsigned long long, ")
-    assert [str(image.architecture) for image in nvfatbin.list_images(data)] == ["75"]
+    assert nvfatbin.find_fatbins(data) == [[("ltoir", (75, ""))]]
     linked = link(
         [LinkInput(InputKind.FATBIN, data, "callback"), make_stub([symbol], None)], Architecture(90), ["-lto"]
     )
@@ -87,9 +87,7 @@ def test_what_a_library_cannot_declare_by_its_name_is_no_callback(tmp_path: Path
 def test_ltoir_is_for_architectures_as_in_a_link(tmp_path: Path) -> None:
     toml = CALLBACKS["family.toml"].replace('"callbacks"\n', '"callbacks"\narchs = ["75", "90a"]\n')
     family = built(tmp_path, CALLBACKS | {"family.toml": toml, "types.json": TYPE}, "callbacks")
-    images = {
-        arch: nvfatbin.list_images(family.callback("scale", type="float", arch=arch)[1]) for arch in ("sm_80", "sm_90a")
-    }
-    assert {arch: str(image.architecture) for arch, (image,) in images.items()} == {"sm_80": "75", "sm_90a": "90a"}
+    for arch, code in (("sm_80", (75, "")), ("sm_90a", (90, "a"))):
+        assert nvfatbin.find_fatbins(family.callback("scale", type="float", arch=arch)[1]) == [[("ltoir", code)]]
     with raises(ArchitectureError, "link-architecture", "callbacks/scale[type=float]"):
         family.callback("scale", type="float", arch="sm_70")

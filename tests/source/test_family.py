@@ -369,7 +369,7 @@ def test_a_callback_is_compiled_alone(tmp_path: Path, empty_cache: Path, caplog:
     caplog.set_level(logging.INFO, "jitlto")
     name, ltoir = jitlto.load(write_family(tmp_path, CALLBACKS)).callback("scale", type="float", arch="sm_90")
     assert name == "scale"
-    assert [str(image.architecture) for image in nvfatbin.list_images(ltoir)] == ["90"]
+    assert nvfatbin.find_fatbins(ltoir) == [[("ltoir", (90, ""))]]
     assert compiled(caplog) == [1]
 
 

@@ -28,7 +28,7 @@ from jitlto.build.merge import merge_databases
 from jitlto.build.proof import prove
 from jitlto.compile.compiler import CompiledSource
 from jitlto.cuda import nvjitlink, ptx
-from jitlto.cuda.nvfatbin import list_images
+from jitlto.cuda.nvfatbin import find_fatbins
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.database import FragmentDatabase, writer
 from jitlto.database._rows import TABLES
@@ -464,7 +464,7 @@ def _names(_: Ground, data: bytes) -> None:
 
 def _fatbin(ground: Ground, data: bytes) -> None:
     for one in (data, edited(ground.images["ltoir"][0], data)):
-        list_images(one)
+        find_fatbins(one)
 
 
 def _cubin(ground: Ground, data: bytes) -> None:
