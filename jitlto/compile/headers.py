@@ -177,8 +177,6 @@ class HeaderSearch:
                 pending += self._reachable(texts[place])
         if self._as_written:
             return HeaderSet({_tree_name(place): self._read(place) for place in texts})
-        if self._strict:
-            self._check_once(texts)
         return HeaderSet({self._name_of(place): text.rewritten for place, text in texts.items()})
 
     def _reachable(self, text: _Text) -> list[_Place]:
@@ -312,24 +310,9 @@ class HeaderSearch:
 
     # --- what is refused ---
 
-    def _check_once(self, texts: Iterable[_Place]) -> None:
-        """Refuse a file with ``#pragma once`` in two places, since NVRTC knows it by its name."""
-        seen: dict[tuple[int, int], _Place] = {}
-        for place in sorted(texts):
-            if place.root != _GIVEN and self._is_own(place) and b"once" in self._read(place):
-                status = self._path(place).stat()
-                other = seen.setdefault((status.st_dev, status.st_ino), place)
-                if other != place:
-                    what = f"#pragma once holds for one file, and this one is included as {other.path} too"
-                    self._fail(place, what, "once", "include it by one name, or use an include guard")
-
-    def _fail(
-        self, place: _Place | None, what: str, code: str, hint: str, content: bytes = b"", position: int = -1
-    ) -> NoReturn:
-        where = _SOURCE if place is None else self._name_of(place)
-        if position >= 0:
-            where += f":{content.count(10, 0, position) + 1}"
-        raise JitltoError(what, code=f"jitlto-header-{code}", where=where, hint=hint)
+    def _fail(self, place: _Place | None, what: str, code: str, hint: str, content: bytes, position: int) -> NoReturn:
+        name, line = _SOURCE if place is None else self._name_of(place), content.count(10, 0, position) + 1
+        raise JitltoError(what, code=f"jitlto-header-{code}", where=Location(name, line), hint=hint)
 
 
 @lru_cache(maxsize=16384)
@@ -347,9 +330,8 @@ def locate(error: JitltoError, name: str, lines_before: int, place: Callable[[st
         lines_before: The lines that were put before the author's own.
         place: Returns the place of a line of the source or of a header.
     """
-    source, _, line = (error.where or "").rpartition(":")
-    if line.isdigit():
-        error.place = place(name, int(line) - lines_before) if source == _SOURCE else place(source, int(line))
+    if isinstance(where := error.place, Location) and where.line:
+        error.place = place(name, where.line - lines_before) if where.path == _SOURCE else place(where.path, where.line)
 
 
 # --- names of headers ---
