@@ -17,10 +17,8 @@ from jitlto.base.files import check_path
 from jitlto.base.frozen import Frozen
 from jitlto.base.log import log, warn_once
 
-#: How the names of temporary files and directories begin.
-TEMPORARY = ".jitlto-"
-#: Seconds: a temporary file older than this has lost its writer.
-STALE = 86400.0
+_TEMPORARY = ".jitlto-"  # how the names of temporary files begin
+_STALE = 86400.0  # seconds: a temporary file older than this has lost its writer
 _TOUCH_INTERVAL = 3600.0  # seconds: resolution of an entry's time of last use
 _LOCK_DIGITS = 3  # hexadecimal digits of a key that choose its lock: at most 4096 lock files
 _ROOT = 0  # user id
@@ -125,7 +123,7 @@ class CacheDir:
         counts: dict[str, int] = {}
         size = 0
         for path, status in self._files():
-            kind = path.relative_to(self.directory).parts[0]
+            kind = path.parts[-3]
             counts[kind] = counts.get(kind, 0) + 1
             size += status.st_size
         return Usage(counts, size)
@@ -143,8 +141,8 @@ class CacheDir:
         total = sum(status.st_size for _, status in files)
         removed = 0
         for path, status in files:
-            is_temporary = path.name.startswith(TEMPORARY)
-            is_stale = time.time() - status.st_mtime > STALE
+            is_temporary = path.name.startswith(_TEMPORARY)
+            is_stale = time.time() - status.st_mtime > _STALE
             if not is_stale if is_temporary else total <= size:
                 continue
             with contextlib.suppress(OSError):
@@ -155,16 +153,13 @@ class CacheDir:
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """Yield entries and temporary files; everything else in the directory is left alone."""
-        for kind in _directories(self.directory):
-            for folder in _directories(kind):
-                if len(folder.name) != 2 or not _HEXADECIMAL.issuperset(folder.name):
-                    continue
-                with contextlib.suppress(OSError):
-                    for path in folder.iterdir():
-                        is_entry = len(path.name) == 62 and _HEXADECIMAL.issuperset(path.name)
-                        if is_entry or path.name.startswith(TEMPORARY):
-                            with contextlib.suppress(OSError):
-                                yield path, path.lstat()
+        for place, _, names in os.walk(self.directory):  # which follows no links: they may lead outside
+            folder = Path(place)
+            is_of_entries = folder.parent.parent == self.directory and len(folder.name) == 2
+            for name in names if is_of_entries and _HEXADECIMAL.issuperset(folder.name) else ():
+                if name.startswith(_TEMPORARY) or (len(name) == 62 and _HEXADECIMAL.issuperset(name)):
+                    with contextlib.suppress(OSError):
+                        yield (path := folder / name), path.lstat()
 
     def _make(self, *names: str) -> None:
         """Create directories below this one; PermissionError if one is a link or another user's directory."""
@@ -185,16 +180,8 @@ class CacheDir:
         return f"{self.directory}/{kind}/{key[:2]}/{key[2:]}"  # a text: a build looks for thousands
 
 
-def _directories(directory: Path) -> list[Path]:
-    """Return the directories in one: no links, which may lead outside the cache, and none if it has been removed."""
-    # In Python 3.11, Path.glob raises where a directory is removed meanwhile.
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-    return []
-
-
 def _replace(path: str, data: bytes) -> None:
-    name = f"{path.rpartition('/')[0]}/{TEMPORARY}{os.urandom(8).hex()}"
+    name = f"{path.rpartition('/')[0]}/{_TEMPORARY}{os.urandom(8).hex()}"
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor

@@ -56,14 +56,14 @@ def normal_path(path: Path) -> Path:
     return plain
 
 
-def open_descriptor(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
+def open_descriptor(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
     """Open a file as :func:`os.open` does, without blocking on a FIFO.
 
     Raises:
         OSError: If it cannot be opened, or no file can have this path.
     """
     check_path(path)
-    return os.open(path, flags | os.O_NONBLOCK, mode)
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
 
 @contextmanager
@@ -176,13 +176,6 @@ def temporary_directory(prefix: str) -> Iterator[str]:
         raise no_temporary_directory(error) from error
     with directory as path:
         yield path
-
-
-def remove_directory(path: str | Path) -> None:
-    """Remove a directory with all that can be removed in it."""
-    import shutil  # imported lazily: as above
-
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def write_hint(error: Exception, otherwise: str) -> str:

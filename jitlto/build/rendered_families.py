@@ -228,7 +228,7 @@ def _config(
     which the code differs, as cubins for them would mean something else.
     """
     is_nvcc = toolchain.name == "nvcc"
-    own = header_search(family, files, options=options)
+    own = header_search(family, files)
     system = toolchain.header_roots()
     search = header_search(family, files, options=options, system=system, strict=not is_nvcc, as_written=is_nvcc)
     every = tuple(sorted({*family.architectures, *archs}))

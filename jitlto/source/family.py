@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
+import shutil
 import tempfile
 import threading
 from codecs import BOM_UTF8
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from jitlto.base.errors import NoDeviceError, PlanError
-from jitlto.base.files import SUFFIX, Identity, identity, no_temporary_directory, remove_directory
+from jitlto.base.files import SUFFIX, Identity, identity, no_temporary_directory
 from jitlto.base.log import log, warn_once
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import open_cache
@@ -290,7 +291,7 @@ def _directory() -> Path:
 
 def _remove(directory: Path, process: int) -> None:
     if os.getpid() == process:  # not a fork, which does the same at its end
-        remove_directory(directory)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _paths(families: Collection[FamilyDeclaration]) -> set[str]:

@@ -10,6 +10,7 @@ import gc
 import os
 import pickle
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -17,8 +18,6 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
-
-from jitlto.base.files import remove_directory
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 #: The size in bytes of the largest request and answer.
@@ -79,7 +78,7 @@ def serve(descriptor: str, program: str, shared: str) -> tuple[Connection, int]:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
-    remove_directory(shared)
+    shutil.rmtree(shared, ignore_errors=True)
     sys.exit()
 
 

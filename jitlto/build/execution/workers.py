@@ -9,6 +9,7 @@ that waits for an answer.
 import contextlib
 import os
 import pickle
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 from jitlto.base.errors import BuildError
-from jitlto.base.files import no_temporary_directory, remove_directory
+from jitlto.base.files import no_temporary_directory
 from jitlto.build.execution import host
 from jitlto.build.execution.header_files import SentHeaders, write_headers
 from jitlto.link.parallel import default_workers
@@ -145,7 +146,7 @@ class ProcessExecutor(Executor):
                     self._host.process.wait()
                 self._host.control.close()
             if self._shared is not None:
-                remove_directory(self._shared)
+                shutil.rmtree(self._shared, ignore_errors=True)
         self._threads.shutdown()
 
     def _call(self, call: bytes) -> object:
