@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jitlto.base import entry
-from jitlto.base.files import check_path
+from jitlto.base.files import TEMPORARY, check_path, renamed
 from jitlto.base.frozen import Frozen
 from jitlto.base.log import log, warn_once
 
-_TEMPORARY = ".jitlto-"  # how the names of temporary files begin
 _STALE = 86400.0  # seconds: a temporary file older than this has lost its writer
 _TOUCH_INTERVAL = 3600.0  # seconds: resolution of an entry's time of last use
 _LOCK_DIGITS = 3  # hexadecimal digits of a key that choose its lock: at most 4096 lock files
+_WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _ROOT = 0  # user id
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
@@ -93,7 +93,8 @@ class CacheDir:
         path = self._path(kind, key)
         try:
             self._make(kind, key[:2])
-            _replace(path, entry.encode(f"{kind}/{key}", payload))
+            with renamed(path) as name, open(os.open(name, _WRITTEN, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
+                file.write(entry.encode(f"{kind}/{key}", payload))
             if self._written is not None:
                 self._written += len(payload)
         except OSError as error:
@@ -141,7 +142,7 @@ class CacheDir:
         total = sum(status.st_size for _, status in files)
         removed = 0
         for path, status in files:
-            is_temporary = path.name.startswith(_TEMPORARY)
+            is_temporary = path.name.startswith(TEMPORARY)
             is_stale = time.time() - status.st_mtime > _STALE
             if not is_stale if is_temporary else total <= size:
                 continue
@@ -157,7 +158,7 @@ class CacheDir:
             folder = Path(place)
             is_of_entries = folder.parent.parent == self.directory and len(folder.name) == 2
             for name in names if is_of_entries and _HEXADECIMAL.issuperset(folder.name) else ():
-                if name.startswith(_TEMPORARY) or (len(name) == 62 and _HEXADECIMAL.issuperset(name)):
+                if name.startswith(TEMPORARY) or (len(name) == 62 and _HEXADECIMAL.issuperset(name)):
                     with contextlib.suppress(OSError):
                         yield (path := folder / name), path.lstat()
 
@@ -178,19 +179,6 @@ class CacheDir:
 
     def _path(self, kind: str, key: str) -> str:
         return f"{self.directory}/{kind}/{key[:2]}/{key[2:]}"  # a text: a build looks for thousands
-
-
-def _replace(path: str, data: bytes) -> None:
-    name = f"{path.rpartition('/')[0]}/{_TEMPORARY}{os.urandom(8).hex()}"
-    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
-            file.write(data)
-        os.replace(name, path)  # noqa: PTH105 - a string
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)  # noqa: PTH108
-        raise
 
 
 def open_cache_dir(directory: Path, size: int) -> CacheDir | None:

@@ -23,6 +23,9 @@ SUFFIX = ".fragdb"
 #: Group of the entry points by which installed packages declare their families and databases.
 GROUP = "jitlto.fragments"
 
+#: How the names of temporary files begin.
+TEMPORARY = ".jitlto-"
+
 #: Distinguishes a file from any other that has or had its name.
 Identity: TypeAlias = "tuple[int, ...]"
 
@@ -97,6 +100,19 @@ def read(path: str | os.PathLike[str]) -> bytes:
 
 
 @contextmanager
+def renamed(path: str) -> Iterator[str]:
+    """Yield a name beside a file for what takes its place at the end; after an error it is removed."""
+    temporary = f"{path.rpartition('/')[0]}/{TEMPORARY}{os.urandom(8).hex()}"
+    try:
+        yield temporary
+        os.replace(temporary, path)  # noqa: PTH105 - texts, as a build makes thousands of entries
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)  # noqa: PTH108
+        raise
+
+
+@contextmanager
 def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
     """Yield a temporary name beside a file to write to, which replaces the file at the end or leaves it as it was.
 
@@ -111,18 +127,13 @@ def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
         OSError: If something other than a writable regular file is there, or it cannot be written.
     """
     target, mode = check_replaceable(path)
-    temporary = target.parent / f".jitlto-{os.urandom(8).hex()}"
-    try:
-        yield temporary
-        with temporary.open("rb") as written:
+    with renamed(str(target)) as temporary:
+        yield Path(temporary)
+        with open(temporary, "rb") as written:  # noqa: PTH123 - a text
             if mode is not None:
                 os.fchmod(written.fileno(), mode)
             if sync:
                 os.fsync(written.fileno())
-        temporary.replace(target)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def write(path: Path, data: bytes, *, sync: bool = True) -> None:
