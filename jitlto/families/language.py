@@ -21,6 +21,14 @@ from jitlto.base.text import suggest
 
 _PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")  # what CMake's @ONLY takes for a name
 _FALSE = re.compile(r"\s*(?:false|no|off|none|null|nullptr|[+-]?0+(?:\.0*)?[uUlLfF]*)\s*", re.I)
+_MARKS = (
+    "\1",
+    "\2",
+    "\3",
+    "\4",
+    "\5",
+    "\6",
+)  # which no text has, in place of Jinja's own: of blocks, values and comments
 _NO_DEFAULT: Any = object()
 
 
@@ -41,8 +49,8 @@ class Template:
         self._params, self._directories = params, (path.parent, *directories)
         #: The names that were looked up.
         self.used: set[str] = set()
-        self._environment = _Environment(self._directories, self.used) if syntax == "jinja" else None
-        self._made: dict[str | None, jinja2.Template | _CMakeTemplate] = {}  # by entry of params; None: the file's
+        self._environment = _Environment(self._directories, self.used, is_cmake=syntax == "cmake")
+        self._made: dict[str | None, jinja2.Template] = {}  # by entry of params; None: the file's
 
     def render(self, combination: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
         """Render one combination: the text, and the entries of ``params``.
@@ -64,14 +72,12 @@ class Template:
 
         It is the file alone if that line is of what the template includes, or of a value of several lines.
         """
-        if self._environment is None:
-            found = None if any("\n" in value for value in combination.values()) else line
-            return Location(str(self.path), found, about=about)
         source, found = "", None  # the text again, in which each line has its number in the template
         with suppress(Exception):  # it may have been changed, and what is made of a text may need it as it is
-            for first, kind, part in self._environment.lex(self.path.read_text("utf-8-sig")):
+            text = self._environment.preprocess(self.path.read_text("utf-8-sig"))
+            for first, kind, part in self._environment.lex(text):
                 mark = "\0{}\0" if kind == "data" else ""
-                source += "\n".join(text + mark.format(n) for n, text in enumerate(part.split("\n"), first))
+                source += "\n".join(each + mark.format(n) for n, each in enumerate(part.split("\n"), first))
             lines = self._environment.from_string(source).render(combination).split("\n")
             found = int(re.findall("\0(\\d+)\0", lines[line - 1])[0])
         return Location(str(self.path), found, about=about)
@@ -83,10 +89,8 @@ class Template:
         text.encode()  # raises at an unpaired surrogate, which an escape can make
         return text
 
-    def _make(self, entry: str | None) -> jinja2.Template | _CMakeTemplate:
+    def _make(self, entry: str | None) -> jinja2.Template:
         entry = self.text if entry is None else entry
-        if self._environment is None:
-            return _CMakeTemplate(self.path.read_text("utf-8-sig") if entry is None else entry, self.used)
         if entry is None:
             return self._environment.get_template(self.path.name)
         return self._environment.from_string(entry)
@@ -119,8 +123,6 @@ class Template:
         directories = [os.path.normpath(each) for each in self._directories]
         if isinstance(error, jinja2.TemplateSyntaxError):
             file, line = error.filename or file, error.lineno
-        elif isinstance(error, _UndefinedPlaceholderError):
-            line = error.line
         else:
             # Jinja gives the frames of its compiled templates the templates' own files, normalised, and lines.
             for frame, number in traceback.walk_tb(error.__traceback__):
@@ -129,32 +131,8 @@ class Template:
         return Location(file, line)
 
 
-class _CMakeTemplate:
-    """A text in which ``@name@`` stands for a value."""
-
-    def __init__(self, text: str, used: set[str]) -> None:
-        self._text, self._used = text, used
-
-    def render(self, values: Mapping[str, str]) -> str:
-        def value(match: re.Match[str]) -> str:
-            self._used.add(match[1])
-            if match[1] not in values:
-                raise _UndefinedPlaceholderError(match[1], self._text.count("\n", 0, match.start()) + 1)
-            return values[match[1]]
-
-        return _PLACEHOLDER.sub(value, self._text)
-
-
 class TextAsNumberError(TypeError):
     """Text is used where only a number or a truth value makes sense."""
-
-
-class _UndefinedPlaceholderError(jinja2.UndefinedError):
-    """A CMake placeholder names nothing in the combination."""
-
-    def __init__(self, name: str, line: int) -> None:
-        super().__init__(f"{name!r} is undefined")
-        self.line = line
 
 
 def _refusing(operator: str) -> Any:
@@ -215,9 +193,10 @@ class _Environment(SandboxedEnvironment):
 
     context_class = _Context
 
-    def __init__(self, directories: Sequence[Path], used: set[str]) -> None:
-        self.used = used
+    def __init__(self, directories: Sequence[Path], used: set[str], *, is_cmake: bool) -> None:
+        self.used, self._is_cmake = used, is_cmake
         super().__init__(
+            *(_MARKS if is_cmake else ()),
             loader=jinja2.FileSystemLoader(directories, encoding="utf-8-sig"),
             undefined=jinja2.StrictUndefined,
             keep_trailing_newline=True,
@@ -226,9 +205,14 @@ class _Environment(SandboxedEnvironment):
         )
         del self.filters["random"], self.globals["lipsum"]
         self.filters |= {"int": _strict(do_int, "an integer"), "float": _strict(do_float, "a number")}
+        self.filters |= {"value": jinja2.pass_context(lambda context, name: context.resolve(name))} if is_cmake else {}
         del self.tests["true"], self.tests["false"]  # no text is
         for name in self.tests.keys() - {"defined", "undefined"}:
             self.tests[name] = _of_defined(self.tests[name])
+
+    def preprocess(self, source: str, name: str | None = None, filename: str | None = None) -> str:  # noqa: ARG002
+        begin, end = _MARKS[2:4]
+        return _PLACEHOLDER.sub(rf"{begin}'\1'|value{end}", source) if self._is_cmake else source
 
 
 def _printable(value: Any) -> Any:

@@ -212,20 +212,10 @@ def _ways(node: _Node | _Leaf) -> Iterator[list[_Leaf]]:
 
 def _product(items: Sequence[_Node | _Leaf]) -> Iterator[list[_Leaf]]:
     """Combine items, of which the first is the outermost loop; unlike in itertools' product, nothing is kept."""
-    loops: list[Iterator[list[_Leaf]]] = []
-    current: list[list[_Leaf]] = []
-    while True:
-        for item in items[len(loops) :]:
-            loops.append(_ways(item))
-            current.append(next(loops[-1]))
-        yield [*chain.from_iterable(current)]
-        while loops:
-            if (following := next(loops[-1], None)) is not None:
-                current[-1] = following
-                break
-            del loops[-1], current[-1]
-        else:
-            return
+    if len(items) == 1:
+        return _ways(items[0])
+    half = len(items) // 2  # the depth of generators does not grow with the number of items
+    return (one + other for one in _product(items[:half]) for other in _product(items[half:]))
 
 
 def _check_name(name: str, members: dict[str, object]) -> str | None:
