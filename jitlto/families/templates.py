@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import defaultdict
@@ -14,7 +15,6 @@ from jitlto.base.diagnostic import Diagnostic, Location, Severity
 from jitlto.base.errors import FamilyError, RenderError
 from jitlto.base.text import suggest
 from jitlto.base.toml_reader import find_place
-from jitlto.families import plain_text
 from jitlto.families.declaration import FamilyDeclaration, GroupDeclaration, read_matrix
 from jitlto.families.matrix import MOST_COMBINATIONS, Matrix
 from jitlto.record.fragment import FragmentKey, Role, Values
@@ -22,6 +22,17 @@ from jitlto.record.headers import interfaces_first
 
 if TYPE_CHECKING:  # Jinja takes 80 ms, and callers' side never renders
     from jitlto.families.language import Template
+
+# Comments and blanks of C++, except single spaces, which need no change. Literals come first, which may look like them.
+_TOKEN = re.compile(
+    r"""(?P<kept>
+        R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)" | "(?:\\.|[^"\\\n])*" |
+        '(?:(?<=[0-9a-fA-F]')(?<!u8')(?=[0-9a-fA-F])|(?:\\.|[^'\\\n])*')  # the first separates the digits of a number
+    )
+    | (?: [ ](?=[\s/]) | [\t\n\v\f\r] | //(?:\\\r?\n|[^\n])* | /\*.*?\*/ )
+      (?: \s | //(?:\\\r?\n|[^\n])* | /\*.*?\*/ )*""",
+    re.S | re.X,
+)
 
 
 class RenderedHeaders(dict[str, bytes]):
@@ -167,7 +178,7 @@ def render_family(
             made_of = family.path, matrix, template
             yield RenderedSource(key, group, combination, text, params, headers, *made_of, interfaces)
             contents = {"": text} | {name: headers[name].decode() for name in sorted(headers)}
-            keys[tuple((name, plain_text.digest(each)) for name, each in contents.items())].append(key)
+            keys[tuple((name, _digest_plain(each)) for name, each in contents.items())].append(key)
         _check_sources(family, group, keys)
         names = {name for combination in combinations.values() for name in combination}
         used = names & template.used.union(*(each.used for each in generated.values()))
@@ -263,3 +274,9 @@ def _check_used(family: FamilyDeclaration, group: GroupDeclaration, used: Collec
 def _in_context(error: RenderError, combination: Mapping[str, str], group: str) -> RenderError:
     error.what = f"{error.what} (group {group}, {describe_combination(combination)})"
     return error
+
+
+def _digest_plain(text: str) -> str:
+    """Return the SHA-256 of a source without comments and blanks, equal for sources that differ in nothing else."""
+    plain = _TOKEN.sub(lambda m: m[0] if m["kept"] is not None else "\n" if "\n" in m[0] else " ", text)
+    return hashlib.sha256(plain.strip().encode()).hexdigest()
