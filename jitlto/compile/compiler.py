@@ -15,7 +15,7 @@ from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import ltoir_symbols
 from jitlto.compile.signatures import Parameters, mangled_parameters
-from jitlto.cuda import nvfatbin, toolkit
+from jitlto.cuda import nvfatbin
 from jitlto.cuda.bodies import hash_weak
 from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.record.fragment import ImageForm, ImageKind, Symbol, SymbolKind
@@ -119,11 +119,6 @@ class Toolchain(ABC):
         """Return the identity for such images: without PTX, what symbols are read with belongs to it."""
         is_alone = ImageKind.PTX in dict(images) or not self.reads_ltoir()
         return self.identity if is_alone else f"{self.identity} with nvJitLink"
-
-    def load(self) -> None:
-        """Load the libraries that compiles need, so that forks of this process have them."""
-        toolkit.find_library("nvfatbin")
-        self.identify(())
 
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job; errors as of :meth:`make`."""

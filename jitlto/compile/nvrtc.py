@@ -30,11 +30,6 @@ class Compiler(Toolchain):
         """The directories of the toolkit's and CCCL's headers."""
         return toolkit.header_roots()
 
-    def load(self) -> None:
-        """Load NVRTC, nvFatbin and nvJitLink."""
-        toolkit.bindings("nvrtc")
-        super().load()
-
     def make(self, job: CompileJob, forms: Sequence[ImageForm]) -> Made:
         """Run NVRTC for each architecture and kind."""
         nvrtc.check_no_nul(job.source)

@@ -16,7 +16,7 @@ UNSAFE_MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib
 UNSAFE_CALLS = {"eval", "exec", "compile", "__import__", "execfile"}
 EXCEPTIONS = {
     ("build/execution/workers.py", "pickle"),
-    ("build/execution/host.py", "pickle"),
+    ("build/execution/worker.py", "pickle"),
     ("compile/snapshot.py", "pickle"),
     ("build/execution/transport.py", "pickle"),
 }

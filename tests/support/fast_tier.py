@@ -22,7 +22,7 @@ SHARE = 0.5  # of a module's functions
 EXCEPTIONS = {
     "__main__.py": "in processes of their own",
     "compile/compiler.py": "abstract methods",
-    "build/execution/host.py": "in a process of its own",
+    "build/execution/worker.py": "in a process of its own",
     "build/execution/transport.py": "in worker processes",
     "build/execution/events.py": "methods without a body, for observers to override",
     "cli/output.py": "in a process on a terminal",

@@ -67,7 +67,7 @@ def launcher_frames(directory: Path) -> list[str]:
 
 
 def watch(file: str) -> None:
-    """In the process that forks workers: write down how the first compile is reached."""
+    """In a worker: write down how the first compile is reached."""
     from cuda.bindings import nvrtc
 
     compile_ = nvrtc.nvrtcCompileProgram
@@ -93,7 +93,7 @@ def compile_frames(directory: Path) -> list[str]:
 
     def submitted(self: ProcessExecutor, fn: Any, /, *arguments: Any, **named: Any) -> Any:
         if fn is compile_job and not sending:
-            self.preload(watch, str(directory / "frames.json"))
+            submit(self, watch, str(directory / "frames.json")).result()
             sending.extend([*ours(), f"build.execution.workers: {submit.__qualname__}"])
         return submit(self, fn, *arguments, **named)
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from jitlto.base import __version__
 from jitlto.base.errors import JitltoError, ToolchainError
 from jitlto.base.text import describe_differences
-from jitlto.build.execution import host
+from jitlto.build.execution import worker
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied, local_executor
 from jitlto.compile.architectures import add_variants
 from jitlto.compile.compiler import CompileJob, CompileResult, Toolchain, find_toolchain
@@ -63,7 +63,7 @@ def compile_job(job: CompileJob) -> CompileResult:
 @cache
 def find_compiler(name: str) -> Toolchain:
     """Return a compiler, loaded once in this process."""
-    return find_toolchain(name, host.shared_directory)
+    return find_toolchain(name, worker.shared_directory)
 
 
 def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) -> Future[T]:
@@ -82,7 +82,6 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
     """
     headers, text = job.source.headers, job.source.text
     if isinstance(executor, ProcessExecutor):
-        executor.preload(_load_compiler, job.toolchain)
         return executor.submit(run, replace(job, source=Source(text, executor.send(headers))))
     packed = {name: _compress(content) for name, content in headers.items()}
     if hasattr(executor, "share"):
@@ -107,10 +106,6 @@ def result_of(future: Future[T]) -> T:
 # Of headers: most sets share most of them.
 _compress = lru_cache(maxsize=4096)(partial(zlib.compress, level=1))
 _decompress = lru_cache(maxsize=4096)(zlib.decompress)
-
-
-def _load_compiler(name: str) -> None:
-    find_compiler(name).load()
 
 
 def _receive(client: Mapping[str, str], packed: Mapping[str, bytes], payload: bytes) -> Any:

@@ -2,16 +2,14 @@
 
 ``concurrent.futures.ProcessPoolExecutor`` imports the caller's ``__main__`` again in every worker, so that a script
 without ``if __name__ == "__main__":``, or one read from standard input, fails obscurely; and one worker that dies
-breaks it. Here workers are forks of a fresh interpreter, see :mod:`jitlto.build.execution.host`, one for each thread
-that waits for an answer.
+breaks it. Here workers are fresh interpreters, see :mod:`jitlto.build.execution.worker`, one for each thread that waits
+for an answer.
 """
 
-import contextlib
 import os
 import pickle
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,21 +17,21 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
 from jitlto.base.errors import BuildError
 from jitlto.base.files import no_temporary_directory
-from jitlto.build.execution import host
+from jitlto.build.execution import worker
 from jitlto.build.execution.header_files import SentHeaders, write_headers
 from jitlto.link.parallel import default_workers
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import serve, work; work(*serve(*sys.argv[1:]))"
-_PATIENCE = 10.0  # seconds that the host may take to end
+_COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import start; start(*sys.argv[1:])"
 _BYTES_PER_JOB = 2 << 30  # for the largest CCCL headers NVRTC takes half a GiB, and snapshots three times as much
 _NO_DRIVER = "no-driver"
 
@@ -45,9 +43,10 @@ class WorkerDied(BuildError):  # noqa: N818 - named like CancelledError and Brok
 
 
 def _death(status: int) -> WorkerDied:
-    if status >= 0:
+    number = max(-status, status - worker.OF_SIGNAL)  # of the worker's signal, or its parent's
+    if number <= 0:
         return WorkerDied(f"a worker process ended with exit status {status}", hint="see its standard error")
-    name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     hint = "if the machine ran out of memory, run fewer jobs at once; if the compiler crashes again with this source "
     hint += "alone, try a different version"
     return WorkerDied(f"a worker process was killed by {name}", hint=hint)
@@ -59,27 +58,8 @@ def default_jobs() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Host:
-    """The process that forks workers."""
-
-    process: subprocess.Popen[bytes]
-    control: socket.socket
-
-    def ask(self, request: object) -> tuple[Any, list[int]]:
-        """Return its answer, with the descriptors that came with it; WorkerDied if it has ended."""
-        data, descriptors = b"", list[int]()
-        with contextlib.suppress(OSError):
-            self.control.send(pickle.dumps(request))
-            data, descriptors, *_ = socket.recv_fds(self.control, host.LARGEST, 1, socket.MSG_CMSG_CLOEXEC)
-        if not data:
-            raise _death(self.process.wait())
-        return pickle.loads(data), descriptors  # noqa: S301 - from our own host
-
-
-@dataclass(frozen=True, slots=True)
 class _Worker:
-    host: _Host
-    process: int
+    process: subprocess.Popen[bytes]  # its parent
     pipe: Connection
 
 
@@ -97,8 +77,7 @@ class ProcessExecutor(Executor):
         self._threads = ThreadPoolExecutor(max(1, workers))
         self._own = threading.local()  # the idle worker of a thread
         self._lock = threading.Lock()  # of what follows
-        self._preloads: list[bytes] = []
-        self._host: _Host | None = None
+        self._workers: list[_Worker] = []  # those that have ended too
         self._shared: Path | None = None  # a directory for all that workers write, and their headers
         self._written: set[str] = set()  # names of headers' files in it
         self._is_shut = False
@@ -117,18 +96,6 @@ class ProcessExecutor(Executor):
         with self._lock:
             return write_headers(self._make_directory(), headers, self._written)
 
-    def preload(self, fn: Callable[..., object], *args: object) -> None:
-        """Call a function once where workers are forked, so that all that start later have what it loads.
-
-        Raises:
-            JitltoError: If there is no temporary directory.
-        """
-        call = pickle.dumps((fn, args))
-        if call not in self._preloads:
-            with self._lock, contextlib.suppress(OSError):
-                self._start().control.send(call)
-                self._preloads.append(call)
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - workers are awaited
         """Stop the workers when all calls are answered, or at once if ``cancel_futures``."""
         if os.getpid() != self._owner:
@@ -136,52 +103,42 @@ class ProcessExecutor(Executor):
         self._threads.shutdown(wait=not cancel_futures, cancel_futures=cancel_futures)
         with self._lock:
             self._is_shut = True
-            if self._host is not None:
-                with contextlib.suppress(OSError):
-                    self._host.control.shutdown(socket.SHUT_RDWR)  # a fork of this process may hold it open
-                try:
-                    self._host.process.wait(_PATIENCE)
-                except subprocess.TimeoutExpired:
-                    self._host.process.kill()
-                    self._host.process.wait()
-                self._host.control.close()
+            for each in self._workers:
+                each.process.terminate()
+            for each in self._workers:
+                each.process.wait()
             if self._shared is not None:
                 shutil.rmtree(self._shared, ignore_errors=True)
         self._threads.shutdown()
+        for each in self._workers:
+            each.pipe.close()
 
     def _call(self, call: bytes) -> object:
         """Let the worker of this thread make a call, a new one if it has none or that has ended."""
-        worker: _Worker | None = self._own.__dict__.pop("worker", None)
-        if worker is None or worker.pipe.poll():
-            with self._lock:
-                started = self._start()
-                process, descriptors = started.ask(None)
-            worker = _Worker(started, process, Connection(descriptors[0]))
+        mine: _Worker | None = self._own.__dict__.pop("worker", None)
+        if mine is None or mine.pipe.poll():
+            mine = self._start()
         try:
-            worker.pipe.send_bytes(call)
-            answer = worker.pipe.recv_bytes()
+            mine.pipe.send_bytes(call)
+            answer = mine.pipe.recv_bytes()
         except (EOFError, OSError):
-            with self._lock:
-                raise _death(worker.host.ask(worker.process)[0]) from None
-        self._own.worker = worker
+            mine.pipe.close()
+            raise _death(mine.process.wait()) from None
+        self._own.worker = mine
         succeeded, value = pickle.loads(answer)  # noqa: S301 - from our own worker
         if not succeeded:
             raise value
         return value
 
-    def _start(self) -> _Host:
-        """Return the host, started if there is none."""
-        if self._is_shut:
-            raise WorkerDied("the executor was shut down")
-        if self._host is not None and self._host.process.poll() is not None:
-            self._host.control.close()
-            self._host = None
-        if self._host is None:
+    def _start(self) -> _Worker:
+        with self._lock:
+            if self._is_shut:
+                raise WorkerDied("the executor was shut down")
             shared = str(self._make_directory())
             libraries = [f"{shared}/{_NO_DRIVER}", *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
             path = [str(Path(entry).absolute()) for entry in sys.path]
-            ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-            command = [sys.executable, "-c", _COMMAND.format(path=path, module=host.__name__)]
+            ours, theirs = Pipe()
+            command = [sys.executable, "-c", _COMMAND.format(path=path, module=worker.__name__)]
             with theirs:
                 # NVRTC writes its working directory into LTO-IR, so it is the same in every build. Output of libraries
                 # goes to standard error. The process group is new, so that an interrupt is for the program alone.
@@ -194,10 +151,8 @@ class ProcessExecutor(Executor):
                     env=os.environ | {"TMPDIR": shared, "LD_LIBRARY_PATH": os.pathsep.join(libraries)},
                     process_group=0,
                 )
-            self._host = _Host(process, ours)
-            for call in self._preloads:
-                ours.send(call)
-        return self._host
+            self._workers.append(_Worker(process, ours))
+            return self._workers[-1]
 
     def _make_directory(self) -> Path:
         """Make the directory that workers share; what they leave behind is removed with it.
