@@ -2,12 +2,12 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Executor
 
 import msgspec
 
 from jitlto.base.errors import CompileError
-from jitlto.build.cache.cache import Cache
+from jitlto.build.cache.cache import Cache, decode
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution import transport
 from jitlto.compile.compiler import CompileJob
@@ -19,7 +19,7 @@ from jitlto.record.headers import Source
 
 #: What logs call a text.
 PROBE_NAME = "interfaces.cu"
-_KIND, _REVISION = "interfaces", 6  # of entries in the build cache
+_KIND, _REVISION = "interfaces", 7  # of entries in the build cache
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -43,12 +43,12 @@ class InterfaceCompiler:
     """Has texts compiled, all at the same time and each once.
 
     Args:
-        submit: Runs a function with a job in a worker.
+        pool: Where they are compiled.
         cache: Where answers are looked up and kept.
     """
 
-    def __init__(self, submit: Callable[..., Future[Answer]], cache: Cache | None) -> None:
-        self._submit, self._cache = submit, cache
+    def __init__(self, pool: Executor, cache: Cache | None) -> None:
+        self._pool, self._cache = pool, cache
         self._asked: dict[str, Callable[[], Answer]] = {}
 
     def ask(self, config: CompileConfig, text: str, headers: Mapping[str, bytes]) -> Callable[[], Answer]:
@@ -63,21 +63,14 @@ class InterfaceCompiler:
         return self._asked[key]
 
     def _start(self, key: str, job: CompileJob) -> Callable[[], Answer]:
-        if self._cache is not None and (known := _decode(self._cache.find(_KIND, [key]).get(key, (b"",))[0])):
+        if self._cache is not None and (known := decode(self._cache.find(_KIND, [key]).get(key, (b"",))[0], Answer)):
             return lambda: known
-        running = self._submit(job, run=compile_text)
+        running = transport.submit(self._pool, job, compile_text)
 
         def finish() -> Answer:
             answer = transport.result_of(running)
             if self._cache is not None:
-                self._cache.put(_KIND, key, msgspec.json.encode(answer))
+                self._cache.put(_KIND, key, msgspec.msgpack.encode(answer))
             return answer
 
         return finish
-
-
-def _decode(data: bytes) -> Answer | None:
-    try:
-        return msgspec.json.decode(data, type=Answer)
-    except (msgspec.MsgspecError, ValueError):
-        return None

@@ -1,45 +1,36 @@
 """The whole build: load, render, compile, assemble, validate, write."""
 
-import functools
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import NoneType
 
-from jitlto.base.diagnostic import Diagnostic
-from jitlto.base.entry import digest_of
 from jitlto.base.errors import BuildError, CompileError, JitltoError
 from jitlto.base.text import check_type, format_bytes, pluralize
 from jitlto.build import shards
-from jitlto.build.assemble import assemble
 from jitlto.build.binaries import assemble_binaries
 from jitlto.build.cache.cache import Cache, CacheUse
 from jitlto.build.causes import found_in, group_causes
-from jitlto.build.execution import transport
 from jitlto.build.execution.events import Observer
 from jitlto.build.execution.request import CompileRequest
-from jitlto.build.execution.scheduler import Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.interface_compiler import InterfaceCompiler
-from jitlto.build.interface_proof import InterfaceProof, find_broken, read_interfaces
+from jitlto.build.interface_proof import InterfaceProof, find_broken
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.merge import MergeReport
 from jitlto.build.proof import Planned, prove_once
 from jitlto.build.proofs import Proofs
 from jitlto.build.rendered_families import RenderedFamilies
+from jitlto.build.scheduler import Scheduler
 from jitlto.build.shards import Shard
-from jitlto.compile.compiler import CompiledSource
 from jitlto.database import writer
 from jitlto.families.declaration import FamilyDeclaration
-from jitlto.families.templates import RenderedSource
 from jitlto.plan.configuration import allowed_values
-from jitlto.record.family_record import PartRecord
-from jitlto.record.fragment import Fragment, sorted_values
+from jitlto.record.fragment import sorted_values
 
 # What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
 # while something is written within those.
@@ -104,9 +95,12 @@ def build(
     sources = families if isinstance(families, RenderedFamilies) else RenderedFamilies(families)
     sources = _select(sources, only) if only else sources
     with ExitStack() as stack:
-        pool = executor or _start_processes(jobs, stack)
-        compiler = InterfaceCompiler(partial(transport.submit, pool), cache)
-        scheduler, fragments, blobs = _prepare(pool, compiler, cache, observer, begin, keep_going=keep_going)
+        if executor is None:
+            executor = ProcessExecutor(jobs or default_jobs())
+            stack.callback(executor.shutdown, cancel_futures=True)
+        compiler = InterfaceCompiler(executor, cache)
+        scheduler = Scheduler(executor, compiler, cache, observer, begin, keep_going)
+        fragments, blobs = scheduler.fragments, scheduler.blobs
         scheduler.run(_announce(sources, shard, observer))
         if scheduler.failures:
             raise _explain_all(scheduler, compiler)
@@ -119,7 +113,9 @@ def build(
         sources.check_settings()
         observer.phase("check")
         advice, records = [*sources.advice, *sources.unknown_defaults()], [*sources.records.values()]
-        part = _part(shard, sources, interfaces, advice) if shard and interfaces else None
+        part = None
+        if shard and interfaces:
+            part = shards.make_part_record(shard, sources, interfaces.faults(), [*map(str, advice)])
 
         def check(path: Path, digest: str) -> None:
             nonlocal planned
@@ -141,36 +137,6 @@ def build(
     return BuildReport(*made, scheduler.compiled, seconds, use)
 
 
-def _prepare(
-    pool: Executor,
-    compiler: InterfaceCompiler,
-    cache: Cache | None,
-    observer: Observer,
-    begin: float,
-    *,
-    keep_going: bool,
-) -> tuple[Scheduler, list[Fragment], dict[str, bytes]]:
-    """Return what has sources compiled, the list of their fragments, and their images by hash."""
-    fragments: list[Fragment] = []
-    blobs: dict[str, bytes] = {}
-
-    def accept(rendered: RenderedSource, compiled: CompiledSource) -> None:
-        fragment, images = assemble(rendered, compiled)
-        fragments.append(fragment)
-        blobs.update(images)
-
-    run = partial(transport.submit, pool, run=transport.compile_job)
-    read = functools.cache(partial(read_interfaces, compiler))
-    return Scheduler(run, read, cache, observer, begin, accept, keep_going=keep_going), fragments, blobs
-
-
-def _start_processes(jobs: int | None, stack: ExitStack) -> Executor:
-    """Return processes that compile, and end with a build."""
-    pool = ProcessExecutor(jobs or default_jobs())
-    stack.callback(pool.shutdown, cancel_futures=True)
-    return pool
-
-
 def _check_arguments(output: Path, executor: Executor | None, cache: Cache | None, shard: Shard | None) -> None:
     for value, expected in ((executor, Executor), (cache, Cache), (shard, Shard)):
         check_type(value, (expected, NoneType), f"expected a {expected.__name__}")
@@ -178,15 +144,6 @@ def _check_arguments(output: Path, executor: Executor | None, cache: Cache | Non
         what = f"the directory {output.parent} does not exist"
         raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
     writer.check_writable(output)
-
-
-def _part(
-    shard: Shard, sources: RenderedFamilies, interfaces: InterfaceProof, advice: Iterable[Diagnostic]
-) -> PartRecord:
-    contents = shards.digest_sources(sources.requests)
-    contents |= {rendered.key: digest_of(data).hex() for rendered, data in sources.binaries}
-    toolchains = {r.key.family: r.config.toolchain.identify(r.config.images) for r in sources.requests}
-    return shards.make_part_record(shard, contents, interfaces.faults(), toolchains, [*map(str, advice)])
 
 
 def _finish(cache: Cache | None, scheduler: Scheduler, begin: float) -> CacheUse:

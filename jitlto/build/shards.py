@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from jitlto.base.entry import digest_of
 from jitlto.base.errors import BuildError
 from jitlto.base.text import check_type
 from jitlto.build.execution.request import CompileRequest
+from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.record.family_record import PartRecord
 from jitlto.record.fragment import FragmentKey
 from jitlto.record.headers import Source
@@ -52,43 +53,32 @@ def select(requests: Sequence[CompileRequest], shard: Shard) -> list[CompileRequ
     return [request for request in requests if compiles[request.key] in mine]
 
 
-def digest_sources(requests: Iterable[CompileRequest]) -> dict[FragmentKey, str]:
+def digest_sources(sources: RenderedFamilies) -> dict[FragmentKey, str]:
     """Return the SHA-256 of everything the author wrote, for each fragment.
 
     Of the headers only the family's own count: the toolkit's belong to the compiler, which a part records separately.
     """
     found: dict[FragmentKey, str] = {}
-    for request in requests:
+    for request in sources.requests:
         rendered, config = request.rendered, request.config
         images = " ".join(f"{kind} {architecture}" for kind, architecture in config.images)
         how = [images, "auto" if config.candidates else "", *config.every_option]
         parts = [request.own_closure.sha256, rendered.group.entry or "", *rendered.params, *how]
-        found[request.key] = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    return found
+        found[request.key] = digest_of("\0".join(parts).encode()).hex()
+    return found | {rendered.key: digest_of(data).hex() for rendered, data in sources.binaries}
 
 
 def make_part_record(
-    shard: Shard,
-    contents: Mapping[FragmentKey, str],
-    faults: Iterable[tuple[str, str]],
-    toolchains: Mapping[str, str],
-    advice: Sequence[str],
+    shard: Shard, sources: RenderedFamilies, faults: Iterable[tuple[str, str]], advice: Sequence[str]
 ) -> PartRecord:
-    """Create the record of a shard, including the data that the merge checks.
+    """Create the record of a shard of a build, with what the merge checks.
 
     Args:
-        contents: What :func:`digest_sources` gives for the whole build.
         faults: What no interface declares as a fragment of this shard requires it.
-        toolchains: The identity of each family's compiler.
         advice: Warnings about the matrices.
     """
-    lines = "\n".join(sorted(f"{key} {digest}" for key, digest in contents.items()))
-    return PartRecord(
-        shard.number,
-        shard.count,
-        hashlib.sha256(lines.encode()).hexdigest(),
-        len(contents),
-        tuple(sorted(toolchains.items())),
-        tuple(sorted(faults)),
-        tuple(advice),
-    )
+    toolchains = {r.key.family: r.config.toolchain.identify(r.config.images) for r in sources.requests}
+    contents = digest_sources(sources)
+    whole = digest_of("\n".join(sorted(f"{key} {digest}" for key, digest in contents.items())).encode()).hex()
+    of = tuple(sorted(toolchains.items())), tuple(sorted(faults)), tuple(advice)
+    return PartRecord(shard.number, shard.count, whole, len(contents), *of)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from jitlto.build.shards import Shard, make_part_record
 from jitlto.database import writer
+from jitlto.record.family_record import PartRecord
 from tests.benchmarks import script
 from tests.benchmarks.script import Options, Result
 from tests.support.synthetic import make_family
@@ -46,8 +46,7 @@ def write_parts(place: Path, count: int, size: int) -> list[Path]:
     record, made, images = make_family(size)
     fragments = list(made)
     writer.write(place / "whole.fragdb", [record], fragments, images)
-    contents = {fragment.key: fragment.images[0].sha256 for fragment in fragments}
-    first = make_part_record(Shard(1, count), contents, (), {record.name: "nvrtc"}, ())
+    first = PartRecord(1, count, "0" * 64, len(fragments), ((record.name, "nvrtc"),), (), ())
     paths: list[Path] = []
     for number in range(1, count + 1):
         own = fragments[number - 1 :: count]

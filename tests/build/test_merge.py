@@ -23,11 +23,11 @@ from jitlto.build.interface_proof import Faults
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies
-from jitlto.build.shards import Shard, digest_sources, make_part_record
+from jitlto.build.shards import Shard, digest_sources
 from jitlto.cli import cli
 from jitlto.database import FragmentDatabase, writer
 from jitlto.families import declaration
-from jitlto.record.family_record import FamilyRecord, GroupRecord
+from jitlto.record.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.record.options import LinkOptions
 from tests.support.errors import raises
@@ -50,8 +50,11 @@ class Whole:
         held = set(keys)
         own = [fragment for fragment in self.fragments if fragment.key in held]
         names = {image.sha256 for fragment in own for image in fragment.images}
-        toolchains = {record.name: "nvrtc 12.9.86" for record in self.families}
-        part = make_part_record(Shard.parse(shard), self.contents, self.faults, toolchains, ["the matrix is odd"])
+        toolchains = tuple((record.name, "nvrtc 12.9.86") for record in self.families)
+        contents = hashlib.sha256(repr(sorted(self.contents.items())).encode()).hexdigest()
+        number, count = map(int, shard.split("/"))
+        made = number, count, contents, len(self.contents), toolchains, self.faults, ("the matrix is odd",)
+        part = PartRecord(*made)
         blobs = {name: self.blobs[name] for name in names}
         writer.write(path, self.families, own, blobs, part=structs.replace(part, **changes))
         return path
@@ -94,7 +97,7 @@ def mini(mini_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     directory = tmp_path_factory.mktemp("mini")
     loaded = declaration.load_family(write_family(directory, MINI))
     path = Path(shutil.copy(mini_path, directory))
-    return whole(path, (), digest_sources(RenderedFamilies([loaded]).requests))
+    return whole(path, (), digest_sources(RenderedFamilies([loaded])))
 
 
 # --- A family by hand, for what need not be compiled ---

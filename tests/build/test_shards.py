@@ -70,7 +70,7 @@ print([[str(each.key) for each in select(requests, Shard(number, 3))] for number
 
 def contents(directory: Path, files: dict[str, str]) -> dict[FragmentKey, str]:
     loaded = declaration.load_family(write_family(directory, files))
-    return digest_sources(RenderedFamilies([loaded]).requests)
+    return digest_sources(RenderedFamilies([loaded]))
 
 
 def test_the_digest_of_the_whole_depends_on_sources_and_not_on_directories(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from jitlto.base.errors import CompileError, ToolchainError
 from jitlto.base.versions import Architecture
-from jitlto.build.cache.cache import Unit, decode_unit, encode_unit
+from jitlto.build.cache.cache import Unit, decode, encode_unit
 from jitlto.build.pipeline import build
 from jitlto.compile import diagnostics, nvcc
 from jitlto.compile import nvrtc_program as nvrtc
@@ -172,7 +172,7 @@ __global__ void kern(float* x, char n) { x[n] = other(x[n]) + counter; }
     assert [(kind, architecture) for kind, architecture, _ in compiled.images] == [
         (ImageKind.LTOIR, Architecture(75)), (ImageKind.LTOIR, Architecture(90)), (ImageKind.PTX, Architecture(75)),
     ]  # fmt: skip
-    kept = decode_unit(encode_unit(Unit(compiled, {})))
+    kept = decode(encode_unit(Unit(compiled, {})), Unit)
     assert kept is not None and kept.compiled == replace(compiled, reads=())
 
 

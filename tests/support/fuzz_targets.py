@@ -23,7 +23,7 @@ from jitlto.base.errors import JitltoError
 from jitlto.base.files import digest_of
 from jitlto.base.types import Parameter
 from jitlto.base.versions import Architecture, Version
-from jitlto.build.cache.cache import Unit, decode_unit, encode_unit
+from jitlto.build.cache.cache import Unit, decode, encode_unit
 from jitlto.build.merge import merge_databases
 from jitlto.build.proof import prove
 from jitlto.compile.compiler import CompiledSource
@@ -366,7 +366,7 @@ def _entry(ground: Ground, data: bytes) -> None:
     kernel = KernelCache(ground.store).find(key, ground.directory / "x.fragdb")
     if kernel is not None:
         LinkKey.from_entry(data)
-    decode_unit(data)
+    decode(data, Unit)
     find_contents([ground.store], key)
 
 

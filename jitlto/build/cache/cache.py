@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from jitlto.link.sources import open_shared
 
 if TYPE_CHECKING:  # not imported at run time, so that builds without a store do not load it
     from jitlto.stores.shared import SharedStore
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 #: The kind of entries with compiled sources.
 COMPILED = "compiled"
@@ -88,7 +90,7 @@ class Cache:
         """
         units = {}
         for key, (data, layer) in self.find(COMPILED, wanted).items():
-            unit = decode_unit(data)
+            unit = decode(data, Unit)
             if unit is not None and wanted[key].is_current(unit.headers):
                 units[key] = unit, layer
         return units
@@ -103,10 +105,10 @@ def encode_unit(unit: Unit) -> bytes:
     return msgspec.msgpack.encode(Unit(replace(unit.compiled, reads=()), unit.headers))
 
 
-def decode_unit(data: bytes) -> Unit | None:
-    """Deserialise a compiled source; None if ``data`` is damaged."""
+def decode(data: bytes, kind: type[T]) -> T | None:
+    """Deserialise an entry; None if ``data`` is damaged."""
     try:
-        return msgspec.msgpack.decode(data, type=Unit)
+        return msgspec.msgpack.decode(data, type=kind)
     except _DAMAGED:
         return None
 

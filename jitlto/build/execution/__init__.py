@@ -1,1 +1,1 @@
-"""Running compiles: scheduling, worker processes, transport and progress events."""
+"""What compiles are asked for, and where: requests, worker processes, transport and progress events."""

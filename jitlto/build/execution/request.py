@@ -38,9 +38,9 @@ class CompileRequest:
         return self.rendered.key
 
     @property
-    def head(self) -> Hashable:
+    def head(self) -> tuple[CompileConfig, Hashable]:
         """Its leading includes, and how they are compiled: what compilers need to read once for equal ones."""
-        return self.config, _leading_includes(self.rendered.source), *self.rendered.headers.items()
+        return self.config, (_leading_includes(self.rendered.source), *self.rendered.headers.items())
 
     @cached_property
     def closure(self) -> Source:

@@ -7,7 +7,7 @@ import pytest
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.versions import Architecture, Version
-from jitlto.build.cache.cache import Cache, Layer, Unit, decode_unit, encode_unit
+from jitlto.build.cache.cache import Cache, Layer, Unit, decode, encode_unit
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.compile.compiler import CompiledSource
 from jitlto.compile.headers import HeaderSearch
@@ -97,8 +97,8 @@ def test_a_damaged_entry_is_a_miss(cache: Cache, tmp_path: Path, data: bytes) ->
 
 def test_an_architecture_that_does_not_exist_is_damage() -> None:
     wrong = replace(COMPILED, target=Architecture(75, "x"))
-    assert decode_unit(encode_unit(Unit(wrong, {}))) is None
-    assert decode_unit(encode_unit(UNIT)) == Unit(replace(COMPILED, reads=()), UNIT.headers)
+    assert decode(encode_unit(Unit(wrong, {})), Unit) is None
+    assert decode(encode_unit(UNIT), Unit) == Unit(replace(COMPILED, reads=()), UNIT.headers)
 
 
 def test_what_the_compiler_found_by_itself_must_be_unchanged_too(cache: Cache, tmp_path: Path) -> None:

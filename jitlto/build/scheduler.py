@@ -5,20 +5,22 @@ Jobs are submitted to any :class:`concurrent.futures.Executor`; while they run, 
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, as_completed
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor, Future, as_completed
 from dataclasses import dataclass, field
 
 from jitlto.base.errors import CompileError, JitltoError
+from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache, Layer, Unit
-from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution import transport
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.workers import WorkerDied
-from jitlto.compile.compiler import CompiledSource, CompileJob, CompileResult
+from jitlto.build.interface_compiler import InterfaceCompiler
+from jitlto.build.interface_proof import read_interfaces
+from jitlto.compile.compiler import CompiledSource, CompileResult
 from jitlto.compile.snapshot import LEAST_SHARERS
-from jitlto.families.templates import RenderedSource
+from jitlto.record.fragment import Fragment
 
 
 @dataclass(eq=False)
@@ -32,17 +34,16 @@ class _Task:
 
 @dataclass
 class Scheduler:
-    """Finds or compiles the sources of one build."""
+    """Finds or compiles the sources of one build, and makes their fragments."""
 
-    submit: Callable[[CompileJob], Future[CompileResult]]
-    #: Begins to read the interfaces of what is compiled, which would be waited for when the fragments are done.
-    read: Callable[[CompileConfig], object]
+    pool: Executor  # where sources are compiled
+    interfaces: InterfaceCompiler
     cache: Cache | None  # where compiled sources are looked up and stored
     observer: Observer  # notified of each request once: cached, compiled or failed
     begin: float  # time.perf_counter() at the start of the build
-    #: Called with each request and its compiled source; if it raises a BuildError, the request has failed.
-    accept: Callable[[RenderedSource, CompiledSource], object]
     keep_going: bool = False  # after a failure; otherwise nothing more is compiled, or awaited
+    fragments: list[Fragment] = field(default_factory=list)
+    blobs: dict[str, bytes] = field(default_factory=dict)  # their images by hash
     sources: dict[CompileRequest, CompiledSource] = field(default_factory=dict)
     failures: list[tuple[CompileRequest, JitltoError]] = field(default_factory=list)
     compiled: int = 0  # compiles that were run
@@ -64,11 +65,13 @@ class Scheduler:
             for batch in batches:
                 missing = self._look_up(batch)
                 sharers = Counter(task.requests[0].head for task in missing)
+                for config in dict.fromkeys(
+                    config for (config, *_), count in sharers.items() if count >= LEAST_SHARERS
+                ):
+                    read_interfaces(self.interfaces, config)  # which would be waited for when the fragments are done
                 for task in missing:
-                    request = task.requests[0]
-                    if sharers[request.head] >= LEAST_SHARERS:
-                        self.read(request.config)
-                    self._running[self.submit(request.job(sharers[request.head]))] = task
+                    job = task.requests[0].job(sharers[task.requests[0].head])
+                    self._running[transport.submit(self.pool, job, transport.compile_job)] = task
                 self._finish_all(future for future in list(self._running) if future.done())
                 if self._is_over:
                     return
@@ -155,13 +158,15 @@ class Scheduler:
             try:
                 if isinstance(answer, JitltoError):
                     raise answer
-                self.accept(request.rendered, answer)
+                fragment, images = assemble(request.rendered, answer)
             except JitltoError as error:
                 described = request.describe(error)
                 self.failures.append((request, described))
                 self.observer.failed(request.key, described)
                 continue
             self.sources[request] = answer
+            self.fragments.append(fragment)
+            self.blobs.update(images)
             if result is not None:
                 start = time.perf_counter() - self.begin - result.seconds
                 self.observer.compiled(Span(request.key, result.worker, start, result.seconds))
