@@ -6,7 +6,7 @@ front end finds what contradicts them. Here is what it does not find.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from jitlto.base.diagnostic import Diagnostic, Location
 from jitlto.base.errors import BuildError, FamilyError
@@ -75,7 +75,7 @@ class InterfaceRules:
 
     def __init__(self, family: FamilyDeclaration, config: CompileConfig) -> None:
         self._family, self._config = family, config
-        self._headers = config.interface_headers(config.interfaces)
+        self._headers = config.interface_headers()
         self._clean: set[bytes] = set()
         self._check_types()
         self._check_groups()
@@ -87,7 +87,7 @@ class InterfaceRules:
             BuildError: It defines a macro that the interfaces mention, specialises a template of theirs or defines a
                 type that they only declare.
         """
-        for name, text in own_texts(rendered, self._config).items() if self._headers else ():
+        for name, text in self._config.own_texts(rendered).items() if self._headers else ():
             if text not in self._clean:
                 if conflict := next(find_conflicts(text, self._headers), None):
                     line = conflict.line_in(text)
@@ -183,15 +183,3 @@ def place_of(config: CompileConfig, header: str, line: int) -> Location:
     if header in config.generated:
         return config.generated.place(header, line)
     return Location(str(config.own.path(header) or header), line)
-
-
-def interface_texts(config: CompileConfig) -> Mapping[str, bytes]:
-    """Return the interfaces of a family and its own headers that they include, by name."""
-    return config.interface_headers(config.interfaces)
-
-
-def own_texts(rendered: RenderedSource, config: CompileConfig) -> dict[str, bytes]:
-    """Return a source and those of its own headers that are no interfaces', by name."""
-    interfaces, headers = config.interface_headers(config.interfaces), config.own_closure(rendered).headers
-    own = {name: text for name, text in headers.items() if name not in interfaces}
-    return {f"{rendered.key}.cu": rendered.text.encode(), **own}

@@ -22,7 +22,7 @@ from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_settings import check_settings
-from jitlto.build.interfaces import InterfaceRules, Places, interface_texts, own_texts
+from jitlto.build.interfaces import InterfaceRules, Places
 from jitlto.build.uses import check_uses
 from jitlto.compile.architectures import comparable_architectures
 from jitlto.compile.compiler import Toolchain, find_toolchain
@@ -169,7 +169,7 @@ class RenderedFamilies(Places):
     def origin(self, key: FragmentKey, name: str) -> Location | None:
         if (request := self._by_key.get(key)) is None:
             return next((rendered.origin for rendered, _ in self.binaries if rendered.key == key), None)
-        texts = {**own_texts(request.rendered, request.config), **interface_texts(request.config)}
+        texts = {**request.config.own_texts(request.rendered), **request.config.interface_headers()}
         mention = re.compile(rf"\b{re.escape(name or '__global__')}\b(?!\.)".encode())
         found = ((file, mention.search(text)) for file, text in texts.items())
         file, line = next(((f, texts[f].count(b"\n", 0, m.start()) + 1) for f, m in found if m), ("", 0))
@@ -183,8 +183,8 @@ class RenderedFamilies(Places):
     def show(self, key: FragmentKey, symbol: str) -> tuple[Diagnostic, ...]:
         if (request := self._by_key.get(key)) is None:  # a binary
             return ()
-        own = own_texts(request.rendered, request.config)
-        return show_sides(base_name(symbol), interface_texts(request.config), own, request.place)
+        own = request.config.own_texts(request.rendered)
+        return show_sides(base_name(symbol), request.config.interface_headers(), own, request.place)
 
 
 def _read_binary(rendered: RenderedSource) -> bytes:

@@ -6,11 +6,8 @@ opened as a database. Times of files tell only whether to look again; what is co
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import os
-import shutil
-import tempfile
 import threading
 from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Mapping, Set
@@ -22,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from jitlto.base.errors import NoDeviceError, PlanError
-from jitlto.base.files import SUFFIX, Identity, identity, no_temporary_directory
+from jitlto.base.files import SUFFIX, Identity, identity
 from jitlto.base.log import log, warn_once
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import open_cache
@@ -264,34 +261,15 @@ class SourceFamily(KernelFamily):
         key = hashlib.sha256(os.fsencode(place)).hexdigest()
         is_alone = cache.store.locked(key, _PATIENCE, f"compiles fragments of {self.name}") if cache else nullcontext()
         with is_alone:
-            path = _directory() / f"{os.urandom(8).hex()}{SUFFIX}"
-            report = build(sources, path, executor=local_executor(), cache=cache, is_proved=False)
+            executor = local_executor()  # in whose directory the database ends with this process
+            path = executor.directory / f"{os.urandom(8).hex()}{SUFFIX}"
+            report = build(sources, path, executor=executor, cache=cache, is_proved=False)
         log(__name__, "info", "%s: %s", self.path, report.summary)
         database = FragmentDatabase(path, list(report.fragments))
         file = DatabaseFile(self.path, database.location, Contents.from_database(database), database)
         made = KernelFamily(self.name, file, self.session)
         made._launchers = self._launchers
         return made
-
-
-_directories: dict[int, Path] = {}  # by process
-
-
-def _directory() -> Path:
-    """Return a directory for the databases of this process, which is removed at its end."""
-    process = os.getpid()
-    if process not in _directories:
-        try:
-            _directories[process] = made = Path(tempfile.mkdtemp(prefix="jitlto-loaded-"))
-        except OSError as error:
-            raise no_temporary_directory(error) from error
-        atexit.register(_remove, made, process)
-    return _directories[process]
-
-
-def _remove(directory: Path, process: int) -> None:
-    if os.getpid() == process:  # not a fork, which does the same at its end
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _paths(families: Collection[FamilyDeclaration]) -> set[str]:

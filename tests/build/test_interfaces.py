@@ -465,7 +465,7 @@ def test_all_sides_see_the_same_headers(tmp_path: Path) -> None:
     families = RenderedFamilies([load_family(tmp_path / name / "family.toml") for name in ("search", "cluster")])
     seen: dict[str, set[str]] = defaultdict(set)
     for request in families.requests:
-        first = request.config.interface_headers(request.config.interfaces)
+        first = request.config.interface_headers()
         seen[request.key.family].add(digest_headers(first))
     held = {
         name: {digest_headers({header: text.encode() for header, text in record.headers})}

@@ -6,12 +6,12 @@ and the host's, is listed with the compiled source, which is valid while all of 
 never times.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jitlto.base.cached import cached_property
+from jitlto.base.entry import digest_of
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile.compiler import Toolchain
 from jitlto.compile.headers import HeaderSearch
@@ -51,9 +51,16 @@ class CompileConfig:
         """The source with those headers of the family that it can reach."""
         return self.own.closure(rendered.source.encode(), rendered.headers)
 
-    def interface_headers(self, interfaces: Sequence[str]) -> Mapping[str, bytes]:
-        """Interfaces, and the headers of the family that they include, by name."""
-        return self.own.closure(interfaces_first(interfaces).encode(), self.generated).headers
+    def interface_headers(self, interfaces: Sequence[str] | None = None) -> Mapping[str, bytes]:
+        """Interfaces, by default all, and the headers of the family that they include, by name."""
+        first = interfaces_first(self.interfaces if interfaces is None else interfaces)
+        return self.own.closure(first.encode(), self.generated).headers
+
+    def own_texts(self, rendered: RenderedSource) -> dict[str, bytes]:
+        """A source and those of its own headers that are no interfaces', by name."""
+        interfaces, headers = self.interface_headers(), self.own_closure(rendered).headers
+        own = {name: text for name, text in headers.items() if name not in interfaces}
+        return {f"{rendered.key}.cu": rendered.text.encode(), **own}
 
     @property
     def every_option(self) -> tuple[str, ...]:
@@ -64,13 +71,13 @@ class CompileConfig:
     def _how(self) -> list[object]:
         architectures = [*map(str, self.architectures)], [*map(str, self.candidates)], str(self.linker)
         # By these a source was judged before it was compiled, and its text does not tell them.
-        interfaces = sorted(self.interface_headers(self.interfaces))
+        interfaces = sorted(self.interface_headers())
         identity = self.toolchain.identify(self.images)
         return [REVISION, self.every_option, architectures, self.images, identity, interfaces]
 
     def key(self, source: Source, what: str = "") -> str:
         """SHA-256 of a source with its headers, of how it is compiled, and of what is asked of it."""
-        return sha256(json.dumps([*self._how, what, source.sha256]).encode())
+        return digest_of(json.dumps([*self._how, what, source.sha256]).encode()).hex()
 
     def found_headers(self, source: Source, reads: Iterable[str]) -> dict[str, str]:
         """The states of those headers that a compile has read beside the source's own."""
@@ -84,8 +91,3 @@ class CompileConfig:
         if name not in self._states:
             self._states[name] = self.search.sha256(name) or "gone"
         return self._states[name]
-
-
-def sha256(data: bytes) -> str:
-    """SHA-256 in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()

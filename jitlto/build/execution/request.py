@@ -12,7 +12,6 @@ from jitlto.base.text import suggest, suggest_file
 from jitlto.base.toml_reader import find_place
 from jitlto.base.types import TYPE_NAMES
 from jitlto.build.cache.keys import CompileConfig
-from jitlto.build.interfaces import interface_texts, own_texts
 from jitlto.compile import diagnostics
 from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.declarations import words
@@ -110,7 +109,7 @@ class CompileRequest:
                 error.what += f"; {key}: {', '.join(map(str, given))}"
                 of_group = key == "options" and rendered.group.options
                 error.place = rendered.declared(key) if of_group else find_place(rendered.family, ("family",), key)
-            explain(error, interface_texts(self.config), own_texts(rendered, self.config), self.place)
+            explain(error, self.config.interface_headers(), self.config.own_texts(rendered), self.place)
             self._name_value(error)
             return error
         error.place = error.place or rendered.origin

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 def versions() -> dict[str, str]:
     """Return the versions of jitlto and Python, which client and worker must share."""
-    return {"jitlto": __version__, "Python": ".".join(map(str, sys.version_info[:2]))}
+    return {"jitlto": f"jitlto {__version__}", "Python": f"Python {'.'.join(map(str, sys.version_info[:2]))}"}
 
 
 def check_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
@@ -38,12 +38,8 @@ def check_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, st
     for name, version in ours.items():
         if theirs.get(name) != version:
             found, wanted = describe_differences(theirs.get(name) or "none", version)
-            what = f"worker {worker} has {_spell(name, found)}, the client has {_spell(name, wanted)}"
+            what = f"worker {worker} has {found}, the client has {wanted}"
             raise ToolchainError(what, code="toolchain-worker-version", hint=f"install the same {name} on both")
-
-
-def _spell(name: str, version: str) -> str:
-    return version if version.startswith(name) else f"{name} {version}"  # an identity may begin with the name
 
 
 def compile_job(job: CompileJob) -> CompileResult:

@@ -6,6 +6,7 @@ breaks it. Here workers are fresh interpreters, see :mod:`jitlto.build.execution
 for an answer.
 """
 
+import atexit
 import os
 import pickle
 import shutil
@@ -76,7 +77,7 @@ class ProcessExecutor(Executor):
     def __init__(self, workers: int) -> None:
         self._threads = ThreadPoolExecutor(max(1, workers))
         self._own = threading.local()  # the idle worker of a thread
-        self._lock = threading.Lock()  # of what follows
+        self._lock = threading.RLock()  # of what follows
         self._workers: list[_Worker] = []  # those that have ended too
         self._shared: Path | None = None  # a directory for all that workers write, and their headers
         self._written: set[str] = set()  # names of headers' files in it
@@ -94,7 +95,7 @@ class ProcessExecutor(Executor):
             JitltoError: If there is no temporary directory, or no space.
         """
         with self._lock:
-            return write_headers(self._make_directory(), headers, self._written)
+            return write_headers(self.directory, headers, self._written)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - workers are awaited
         """Stop the workers when all calls are answered, or at once if ``cancel_futures``."""
@@ -134,7 +135,7 @@ class ProcessExecutor(Executor):
         with self._lock:
             if self._is_shut:
                 raise WorkerDied("the executor was shut down")
-            shared = str(self._make_directory())
+            shared = str(self.directory)
             libraries = [f"{shared}/{_NO_DRIVER}", *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
             path = [str(Path(entry).absolute()) for entry in sys.path]
             ours, theirs = Pipe()
@@ -154,30 +155,35 @@ class ProcessExecutor(Executor):
             self._workers.append(_Worker(process, ours))
             return self._workers[-1]
 
-    def _make_directory(self) -> Path:
-        """Make the directory that workers share; what they leave behind is removed with it.
+    @property
+    def directory(self) -> Path:
+        """The directory that workers share; what they leave behind is removed with it, and with the executor.
 
         When NVRTC makes PTX, it loads and initialises the driver if there is one, in each copy of a snapshot: under its
         lock, which took most of the time of a build with 16 workers. Where the loader finds what is no library, it
         stops.
         """
-        if self._shared is None:
-            try:
-                shared = Path(tempfile.mkdtemp(prefix="jitlto-workers-"))
-                (shared / _NO_DRIVER).mkdir()
-                (shared / _NO_DRIVER / "libcuda.so.1").touch()
-            except OSError as error:
-                raise no_temporary_directory(error) from error
-            self._shared = shared
-        return self._shared
+        with self._lock:
+            if self._shared is None:
+                try:
+                    shared = Path(tempfile.mkdtemp(prefix="jitlto-workers-"))
+                    (shared / _NO_DRIVER).mkdir()
+                    (shared / _NO_DRIVER / "libcuda.so.1").touch()
+                except OSError as error:
+                    raise no_temporary_directory(error) from error
+                self._shared = shared
+            return self._shared
 
 
 _local: dict[int, ProcessExecutor] = {}  # by process: a fork has the copy of an executor that is not its own
 
 
 def local_executor() -> ProcessExecutor:
-    """Return the executor of this process for workers of other executors; it ends with the process.
+    """Return the executor of this process for what lasts as long as it: loaded sources, workers of other executors.
 
     Its workers share neither working directory nor threads with this process, and a crash ends only a worker.
     """
-    return _local.setdefault(os.getpid(), ProcessExecutor(default_jobs()))
+    if (process := os.getpid()) not in _local:
+        made = _local.setdefault(process, ProcessExecutor(default_jobs()))
+        atexit.register(made.shutdown, cancel_futures=True)
+    return _local[process]

@@ -112,8 +112,8 @@ def test_the_worker_rejects_a_different_version_of_jitlto_or_python() -> None:
     with ProcessPoolExecutor(1) as pool:
         host = socket.gethostname()
         for name, version in transport.versions().items():
-            client = transport.versions() | {name: "0.0.1"}
-            ours, theirs = f"client has {name} 0.0.1", f"worker {host} has {name} {version}"
+            client = transport.versions() | {name: f"{name} 0.0.1"}
+            ours, theirs = f"client has {name} 0.0.1", f"worker {host} has {version}"
             with raises(ToolchainError, "toolchain-worker-version", ours, theirs):
                 # The payload is of a version that this one cannot read.
                 pool.submit(transport._receive, client, {}, b"?").result(timeout=60)
