@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the threads of a block share its rows.
+// How the threads of a block share its rows, and what they exchange.
 #pragma once
 
 namespace segment_reduce {
@@ -19,25 +19,57 @@ struct place {
   enum : unsigned int { block = 256 };
 
   unsigned int columns, lanes;
-  unsigned int lane;         // the number of this thread's group
-  unsigned int column;       // the first of this thread's columns
-  bool active;               // false: there is no such lane or column
-  unsigned long long first;  // row of the block
-  unsigned long long step;   // from a row of a lane to its next
+  unsigned int lane;          // the number of this thread's group
+  unsigned int tile, column;  // the first column of the tile, and of this thread
+  bool active;                // false: there is no such lane or column
+  unsigned int block_number, blocks;  // among those of the tile
 
   __device__ __forceinline__ explicit place(unsigned int width) {
     const unsigned int vectors = width / V, tiles = (vectors + 31) / 32;
     columns = (vectors + tiles - 1) / tiles;
     lanes = block / columns;
     lane = threadIdx.x / columns;
-    column = (blockIdx.x % tiles * columns + threadIdx.x % columns) * V;
+    tile = blockIdx.x % tiles * columns * V;
+    column = tile + threadIdx.x % columns * V;
     active = lane < lanes && column < width;
-    first = static_cast<unsigned long long>(blockIdx.x / tiles) * lanes;
-    step = static_cast<unsigned long long>(gridDim.x / tiles) * lanes;
+    block_number = blockIdx.x / tiles;
+    blocks = gridDim.x / tiles;
   }
 
   // A warp then reads pieces of memory that are too short.
   __device__ __forceinline__ bool is_narrow() const { return columns < 8; }
+};
+
+// What the threads of a block exchange, in 8 or 16 KB of shared memory.
+template <int V>
+struct buffer {
+  enum : unsigned int { flight = V == 1 ? 8 : 16 / V, size = flight * place<V>::block };
+  float numbers[V][size];  // a plane for each of a thread's columns
+  unsigned int smallest;
+
+  // Rows often have the same length, such as 32; without this, all threads would then access one bank.
+  static __device__ __forceinline__ unsigned int slot(unsigned int i) { return i ^ i / 32 % 32; }
+
+  __device__ __forceinline__ void put(unsigned int i, const float (&value)[V]) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) { numbers[v][slot(i)] = value[v]; }
+  }
+
+  template <typename Reduction>
+  __device__ __forceinline__ void combine(unsigned int i, float (&result)[V]) const {
+#pragma unroll
+    for (int v = 0; v < V; ++v) { result[v] = Reduction::combine(result[v], numbers[v][slot(i)]); }
+  }
+
+  // Of the threads that vote, the smallest number, or else `most`. For all threads of the block.
+  __device__ __forceinline__ unsigned int least(unsigned int most, bool votes, unsigned int number) {
+    __syncthreads();  // what was there has been read
+    if (threadIdx.x == 0) { smallest = most; }
+    __syncthreads();
+    if (votes) { atomicMin(&smallest, number); }
+    __syncthreads();
+    return smallest;
+  }
 };
 
 }  // namespace segment_reduce

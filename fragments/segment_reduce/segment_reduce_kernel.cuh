@@ -4,7 +4,7 @@
 
 #include <cuda/std/cstdint>
 
-#include "buffer.cuh"
+#include "place.cuh"
 #include "reductions.cuh"
 #include "segment_load.cuh"
 #include "segment_store.cuh"
@@ -59,12 +59,12 @@ struct block_rows {
 
   // Combines `Flight` elements, from `number` on, which are all there.
   template <unsigned int Flight>
-  __device__ __forceinline__ void reduce_flight(index_t begin, unsigned int number, unsigned int step,
-                                                float (&result)[V]) const {
+  __device__ __forceinline__ void reduce_flight(unsigned int column, index_t begin, unsigned int number,
+                                                unsigned int step, float (&result)[V]) const {
     float x[Flight][V];
 #pragma unroll
     for (unsigned int i = 0; i < Flight; ++i) {
-      segment_load(values, begin + (number + i * step), me.column, width, load_info, x[i]);
+      segment_load(values, begin + (number + i * step), column, width, load_info, x[i]);
     }
 #pragma unroll
     for (unsigned int i = 0; i < Flight; ++i) {
@@ -76,53 +76,49 @@ struct block_rows {
   // Combines elements `number`, `number + step`, ... of the `count` from `begin` on with the result, in this order.
   // `Flight` of them are read at once: loads are gathers, whose latency nothing else hides.
   template <unsigned int Flight>
-  __device__ __forceinline__ void reduce_elements(index_t begin, unsigned int count, unsigned int number,
-                                                  unsigned int step, float (&result)[V]) const {
+  __device__ __forceinline__ void reduce_elements(unsigned int column, index_t begin, unsigned int count,
+                                                  unsigned int number, unsigned int step, float (&result)[V]) const {
     for (; number + (Flight - 1) * step < count; number += Flight * step) {
-      reduce_flight<Flight>(begin, number, step, result);
+      reduce_flight<Flight>(column, begin, number, step, result);
     }
     if (Flight > 4 && number + 3 * step < count) {
-      reduce_flight<4>(begin, number, step, result);
+      reduce_flight<4>(column, begin, number, step, result);
       number += 4 * step;
     }
     if (number + step < count) {
-      reduce_flight<2>(begin, number, step, result);
+      reduce_flight<2>(column, begin, number, step, result);
       number += 2 * step;
     }
-    if (number < count) { reduce_flight<1>(begin, number, step, result); }
+    if (number < count) { reduce_flight<1>(column, begin, number, step, result); }
   }
 
-  __device__ __forceinline__ void store(index_t row, index_t elements, float (&result)[V]) const {
+  __device__ __forceinline__ void store(index_t row, unsigned int column, index_t elements,
+                                        float (&result)[V]) const {
 #pragma unroll
     for (int v = 0; v < V; ++v) { result[v] = Reduction::finish(result[v], elements); }
-    segment_store(output, row, me.column, width, result, store_info);
+    segment_store(output, row, column, width, result, store_info);
   }
 
-  // All rows but the long ones, one for each lane at a time. Returns whether the block has long ones.
-  __device__ __forceinline__ bool reduce_wide_rows() const {
-    bool has_long = false;
-    if (index_t row = me.first + me.lane; me.active && row < rows) {
-      for (borders own = borders_of(row), next = own; row < rows; row += me.step, own = next) {
-        if (row + me.step < rows) { next = borders_of(row + me.step); }
-        if (is_long(own)) {
-          has_long = true;
-          continue;
-        }
-        const unsigned int count = own.end - own.begin;
-        float result[V];
-        begin(result);
-        reduce_elements<V < 4 ? 8 : 4>(own.begin, count, 0, 1, result);
-        store(row, count, result);
-      }
+  // All rows but the long ones, one for each lane at a time.
+  __device__ __forceinline__ void reduce_wide_rows() const {
+    const index_t step = index_t{me.blocks} * me.lanes;
+    index_t row = index_t{me.block_number} * me.lanes + me.lane;
+    if (!me.active || row >= rows) { return; }
+    for (borders own = borders_of(row), next = own; row < rows; row += step, own = next) {
+      if (row + step < rows) { next = borders_of(row + step); }
+      if (is_long(own)) { continue; }
+      const unsigned int count = own.end - own.begin;
+      float result[V];
+      begin(result);
+      reduce_elements<V < 4 ? 8 : 4>(me.column, own.begin, count, 0, 1, result);
+      store(row, me.column, count, result);
     }
-    return __syncthreads_or(has_long);
   }
 
   // The same for narrow rows, several of which lie in the piece of memory that a warp reads at once: those between two
   // long ones are staged together.
-  __device__ __forceinline__ bool reduce_narrow_rows() const {
-    bool has_long = false;
-    for (index_t first = me.first; first < rows; first += me.step) {
+  __device__ __forceinline__ void reduce_narrow_rows() const {
+    for (index_t first = index_t{me.block_number} * me.lanes; first < rows; first += index_t{me.blocks} * me.lanes) {
       const unsigned int here = rows - first < me.lanes ? rows - first : me.lanes;
       const bool exists = me.active && me.lane < here;
       const borders own = borders_of(exists ? first + me.lane : first);
@@ -131,15 +127,13 @@ struct block_rows {
       float result[V];
       begin(result);
       const bool is_any_left = __syncthreads_or(is_left);
-      has_long |= is_any_left;
       for (unsigned int lane = 0, next; lane < here; lane = next + 1) {
         next = is_any_left ? shared.least(here, is_left && me.lane >= lane, me.lane) : here;
         stage({borders_of(first + lane).begin, static_cast<index_t>(__ldg(offsets + first + next))}, own.begin, count,
               result);
       }
-      if (exists && !is_left) { store(first + me.lane, count, result); }
+      if (exists && !is_left) { store(first + me.lane, me.column, count, result); }
     }
-    return has_long;
   }
 
   // The threads of the block read all elements of consecutive rows one after the other into the buffer; each combines
@@ -168,37 +162,49 @@ struct block_rows {
     }
   }
 
-  // Each lane reduces some of the row's elements; their results are then combined in pairs.
-  __device__ __forceinline__ void reduce_long_row(index_t row) const {
+  // A part of a row, `columns` from one on: each lane reduces some elements; their results are then combined in pairs.
+  __device__ __forceinline__ void reduce_long_row(index_t row, unsigned int part, unsigned int columns) const {
+    const unsigned int vector = part * columns + threadIdx.x % columns, column = me.tile + vector * V;
+    const unsigned int lane = threadIdx.x / columns;
+    unsigned int lanes = place<V>::block / columns;
+    const bool active = lane < lanes && vector < me.columns && column < width;
     const borders elements = borders_of(row);
     float result[V];
     begin(result);
     constexpr unsigned int most = 1u << 30;  // numbers of 32 bits are enough for so many
-    for (index_t first = elements.begin; me.active && first < elements.end; first += most) {
+    for (index_t first = elements.begin; active && first < elements.end; first += most) {
       const unsigned int count = elements.end - first < most ? elements.end - first : most;
-      reduce_elements<8>(first, count, me.lane, me.lanes, result);
+      reduce_elements<8>(column, first, count, lane, lanes, result);
     }
-    for (unsigned int lanes = me.lanes, half; lanes > 1; lanes = half) {
+    for (unsigned int half; lanes > 1; lanes = half) {
       half = (lanes + 1) / 2;
       __syncthreads();  // what was there has been read
-      if (me.lane >= half && me.lane < lanes) { shared.put(threadIdx.x - half * me.columns, result); }
+      if (lane >= half && lane < lanes) { shared.put(threadIdx.x - half * columns, result); }
       __syncthreads();
-      if (me.lane < lanes - half) { shared.template combine<Reduction>(threadIdx.x, result); }
+      if (lane < lanes - half) { shared.template combine<Reduction>(threadIdx.x, result); }
     }
-    if (me.active && me.lane == 0) { store(row, elements.end - elements.begin, result); }
+    if (active && lane == 0) { store(row, column, elements.end - elements.begin, result); }
   }
 
+  // A block would be busy with a long row when all others have finished. So the columns of a tile are divided into parts
+  // of 32 bytes, and the blocks that start first look for such parts among all rows.
   __device__ __forceinline__ void reduce() const {
-    if (me.first >= rows || !(me.is_narrow() ? reduce_narrow_rows() : reduce_wide_rows())) { return; }
-    // The block finds its long rows; each thread looks at one row, and at one of all columns * lanes at a time.
-    for (index_t first = me.first; first < rows; first += me.columns * me.step) {
-      const index_t row = first + threadIdx.x % me.columns * me.step + me.lane;
-      const bool is_left = me.lane < me.lanes && row < rows && is_long(borders_of(row));
-      for (unsigned int next = 0;; ++next) {
-        next = shared.least(place<V>::block, is_left && threadIdx.x >= next, threadIdx.x);
-        if (next == place<V>::block) { break; }
-        reduce_long_row(first + next % me.columns * me.step + next / me.columns);
+    constexpr unsigned int piece = 32 / (V * sizeof(Stored));
+    const unsigned int columns = ::min(me.columns, piece);
+    const unsigned int parts = (me.columns + columns - 1) / columns;
+    const unsigned int blocks = me.blocks > 1024 ? me.blocks / 2 : me.blocks;
+    const index_t end = me.block_number < blocks ? rows * parts : 0, step = index_t{place<V>::block} * blocks;
+    const auto is_left = [&](index_t unit) { return unit < end && is_long(borders_of(unit / parts)); };
+    index_t own = me.block_number + index_t{threadIdx.x} * blocks;
+    bool is_own_left = is_left(own);  // read early: nothing waits for it
+    me.is_narrow() ? reduce_narrow_rows() : reduce_wide_rows();
+    for (index_t first = me.block_number; first < end; first += step) {
+      for (unsigned int next = __syncthreads_or(is_own_left) ? 0 : place<V>::block; next < place<V>::block; ++next) {
+        next = shared.least(place<V>::block, is_own_left && threadIdx.x >= next, threadIdx.x);
+        const index_t found = first + index_t{next} * blocks;
+        if (next < place<V>::block) { reduce_long_row(found / parts, found % parts, columns); }
       }
+      is_own_left = is_left(own += step);
     }
   }
 };

@@ -198,5 +198,10 @@ def test_messages_are_never_written_to_memory(
 
     run, plain = fused(function), torch.compile(function, fullgraph=True)
     given = (x, weight, bias, index, offsets)
-    torch.testing.assert_close(run(*given), plain(*given), rtol=2 * torch.finfo(kind).eps, atol=1e-6, equal_nan=True)
+    # Plain messages are rounded to the dtype, and those of the fused kernel are not: neither is the other's reference.
+    messages = (x.double()[index] * weight.double()).relu()
+    reduced = torch.segment_reduce(messages, how, offsets=offsets, axis=0)
+    exact, result = gelu(reduced + bias.double()), run(*given).double()
+    bound = torch.finfo(kind).eps * (reduced.abs() + exact.abs()) + 1e-6
+    assert (((result - exact).abs() <= bound) | (result.isnan() & exact.isnan())).all()
     assert len(kernels(lambda: run(*given))) == 1 < len(kernels(lambda: plain(*given)))

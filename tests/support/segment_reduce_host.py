@@ -38,6 +38,7 @@ template <typename T> T __ldg(const T* address) { return *address; }
 inline float __int_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
+inline unsigned long long min(unsigned long long a, unsigned long long b) { return a < b ? a : b; }
 inline void atomicMin(unsigned* address, unsigned value) { *address = min(*address, value); }
 static ucontext_t scheduler, fibers[256];
 static bool has_finished[256];
