@@ -19,7 +19,6 @@ from jitlto.cli.selection import DATABASE, open_database
 from jitlto.database import FragmentDatabase
 from jitlto.record.fragment import Fragment, FragmentKey
 from jitlto.report.content import FamilyView, describe, size
-from jitlto.report.tree import draw
 
 _LISTED = 10  # of several fragments
 
@@ -51,7 +50,7 @@ def ls(database: Path, long: bool, as_json: bool) -> None:
 
 def print_tree(family: FamilyView) -> None:
     """Print a family as a tree."""
-    for line in draw(family, columns(), lambda name: click.style(name, bold=True)):
+    for line in family.tree(columns(), lambda name: click.style(name, bold=True)):
         click.echo(line)
 
 

@@ -1,13 +1,13 @@
 """The content of a report: plain values gathered from a database, without reading any image."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
 
 from jitlto.base.mangling import base_name
-from jitlto.base.text import pluralize
+from jitlto.base.text import format_bytes, hang, pluralize, word
 from jitlto.database import FragmentDatabase
 from jitlto.database.index import Index
 from jitlto.plan.enumeration import Kernel, enumerate_kernels
@@ -20,13 +20,7 @@ _MOST_COUNTED = 10_000  # kernels, in about a second
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group as shown in the report.
-
-    Args:
-        record: As the family declares it.
-        values: Its parameters, and the values of each.
-        by_cell: Its fragments by the values of its parameters, numbers in numerical order.
-    """
+    """A declared group, the values of its parameters, and its fragments by these, numbers in numerical order."""
 
     record: GroupRecord
     values: Mapping[str, Sequence[str]]
@@ -71,6 +65,28 @@ class FamilyView:
         """How many fragments make how many kernels, as ``32 fragments → 96 kernels``."""
         some = f"more than {_MOST_COUNTED} kernels" if self.kernels is None else pluralize(self.kernels, "kernel")
         return pluralize(len(self.fragments), "fragment") + (f" → {some}" if self.kernels != 0 else "")
+
+    def tree(self, columns: int, emphasize: Callable[[str], str] = str) -> Iterator[str]:
+        """Yield it as a tree: lines of at most ``columns`` characters, where there is something to break."""
+        yield f"{emphasize(self.name)}: {self.summary}"
+        for group in self.groups:
+            name, is_last = group.record.name, group is self.groups[-1]
+            first, rule = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+            held = f"{pluralize(len(group.by_cell), 'fragment')}, {format_bytes(size(group.by_cell.values()))}"
+            text = f"{group.record.role}, {'supplied by callers' if group.record.supplied else held}"
+            called = [
+                to or f"{', '.join(names)} (of no fragment here)"
+                for (by, to), names in self.calls.items()
+                if by == name
+            ]
+            text += f"; calls {', '.join(called)}" if called else ""
+            begin, *rest = hang(f"{first}{name}: ", text, columns, f"{rule}    ")
+            yield begin.replace(name, emphasize(name), 1)
+            yield from rest
+            width = max(map(len, group.values), default=0)
+            for parameter, values in group.values.items():
+                begins = (f"{rule}  {each:<{width}}  " for each in (parameter, ""))
+                yield from hang(next(begins), ", ".join(map(word, values)), columns, next(begins))
 
 
 @dataclass(frozen=True, slots=True)

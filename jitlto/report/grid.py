@@ -7,7 +7,6 @@ checked.
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import combinations, product
 from math import prod
 
@@ -21,33 +20,20 @@ _MOST_CELLS = 4_000
 _MOST_COLUMNS = 24
 
 
-class State(StrEnum):
-    """The state of a combination."""
-
-    EXISTS = "exists"
-    #: Two of its values never occur together.
-    MISSING = "missing"
-    #: Missing, although every two of its values occur together.
-    HOLE = "hole"
-
-
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A drawn product.
+    """A drawn product: the parameters that go down, and those that go across, and the values of each column and row.
 
-    Args:
-        down, across: The parameters that go down, and those that go across.
-        columns: The values that each column stands for.
-        rows: The values that a row stands for, and its cells.
+    A cell of a row ``exists``, is ``missing`` or is a ``hole``.
     """
 
     down: tuple[str, ...]
     across: tuple[str, ...]
     columns: tuple[Cell, ...]
-    rows: tuple[tuple[Cell, tuple[tuple[State, Cell], ...]], ...]
+    rows: tuple[tuple[Cell, tuple[tuple[str, Cell], ...]], ...]
 
     @property
-    def states(self) -> set[State]:
+    def states(self) -> set[str]:
         """The states that occur."""
         return {state for _, cells in self.rows for state, _ in cells}
 
@@ -59,13 +45,8 @@ def find_values(names: Sequence[str], cells: Collection[Cell]) -> list[list[str]
 
 
 def draw(names: Sequence[str], present: Iterable[Cell]) -> Grid | None:
-    """Draw the product of all values that occur; None if no parameter varies, or if it is too large.
-
-    Args:
-        names: The parameters.
-        present: Cells in the database.
-    """
-    states = dict.fromkeys(present, State.EXISTS)
+    """Draw the product of all values that occur in present cells; None if no parameter varies, or it is too large."""
+    states = dict.fromkeys(present, "exists")
     values = find_values(names, states)
     varying = [n for n, several in enumerate(values) if len(several) > 1]
     sizes = [len(values[n]) for n in varying]
@@ -74,16 +55,16 @@ def draw(names: Sequence[str], present: Iterable[Cell]) -> Grid | None:
     pairs = {(a, b): {(cell[a], cell[b]) for cell in states} for a, b in combinations(varying, 2)}
     for cell in product(*values):
         if cell not in states and all((cell[a], cell[b]) in together for (a, b), together in pairs.items()):
-            states[cell] = State.HOLE
+            states[cell] = "hole"
     # As many go across as there is room for, but of several at least one each way.
     split = next((n for n in range(1, len(varying)) if prod(sizes[n:]) <= _MOST_COLUMNS), max(1, len(varying) - 1))
     down, across = varying[:split], varying[split:]
     lines, columns = (list(product(*(values[n] for n in chosen))) for chosen in (down, across))
 
-    def cell_at(line: Cell, column: Cell) -> tuple[State, Cell]:
+    def cell_at(line: Cell, column: Cell) -> tuple[str, Cell]:
         chosen = dict(zip(varying, (*line, *column), strict=True))
         cell = tuple(chosen.get(n, several[0]) for n, several in enumerate(values))
-        return states.get(cell, State.MISSING), cell
+        return states.get(cell, "missing"), cell
 
     rows = tuple((line, tuple(cell_at(line, column) for column in columns)) for line in lines)
     named_down, named_across = (tuple(names[n] for n in chosen) for chosen in (down, across))

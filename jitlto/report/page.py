@@ -15,7 +15,6 @@ from markupsafe import Markup
 from jitlto.base.mangling import demangle
 from jitlto.base.text import format_bytes
 from jitlto.report.content import Report, size
-from jitlto.report.tree import draw
 
 
 def to_html(report: Report) -> str:
@@ -27,7 +26,7 @@ def to_html(report: Report) -> str:
     )
     environment.filters |= {"bytes": format_bytes, "number": "{:,}".format, "size": size, "demangle": demangle}
     template = environment.from_string(_file("report.html.jinja"))
-    return template.render(report=report, tree=draw, style=Markup(style), style_hash=digest)  # noqa: S704 - our own
+    return template.render(report=report, style=Markup(style), style_hash=digest)  # noqa: S704 - our own
 
 
 def visible(value: Any) -> Any:
