@@ -72,7 +72,7 @@ class Events:
     def __init__(self) -> None:
         self.after_fork()
         self._subscribers: dict[object, Subscriber] = {}
-        #: Who observes steps while they run, such as ``open_ranges`` of ``jitlto.runtime.ranges``.
+        #: Who observes steps while they run, such as a profiler.
         self.step_observer: StepObserver | None = None
 
     def step(self, name: str, kernel: str) -> AbstractContextManager[object]:

@@ -92,7 +92,7 @@ def _compare_compiled(family: str, kernels: Sequence[Kernel]) -> tuple[list[Foun
 def choose_kernels(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Choose kernels that have every fragment, and in which every two meet that meet in any of a family's kernels."""
     members = [{fragment.key.text: "" for fragment in kernel.resolution.fragments} for kernel in kernels]
-    return [kernels[number] for number in choose_cover(members, 2)[0]]
+    return [kernels[number] for number in choose_cover(members, 2)]
 
 
 def _alike(job: LinkJob) -> Hashable:

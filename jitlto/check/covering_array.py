@@ -10,18 +10,11 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 
-def choose_cover(configurations: Sequence[Mapping[str, str]], strength: int) -> tuple[list[int], int]:
-    """Choose configurations that contain every combination of ``strength`` values that occurs in any.
+def choose_cover(configurations: Sequence[Mapping[str, str]], strength: int) -> list[int]:
+    """Return the places of configurations that contain every combination of ``strength`` values that occurs in any.
 
-    Greedy and deterministic: each step takes the first configuration with the most combinations not covered yet.
-
-    Args:
-        configurations: All valid ones; they may name different parameters. A configuration with fewer than ``strength``
-            parameters counts as one combination.
-        strength: How many values a combination has, at least 1.
-
-    Returns:
-        The places of the chosen configurations, ascending, and the number of combinations, all of which are covered.
+    Greedy and deterministic: each step takes the first configuration with the most combinations not covered yet. A
+    configuration with fewer than ``strength`` parameters counts as one combination.
     """
     numbers: dict[tuple[tuple[str, str], ...], int] = {}
     remaining = []
@@ -42,4 +35,4 @@ def choose_cover(configurations: Sequence[Mapping[str, str]], strength: int) -> 
             covered |= remaining[place]
         elif remaining[place]:
             heapq.heappush(queue, (-len(remaining[place]), place))
-    return sorted(chosen), len(numbers)
+    return sorted(chosen)

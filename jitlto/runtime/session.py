@@ -26,6 +26,7 @@ from jitlto.runtime.discovery.registry import Registry
 
 if TYPE_CHECKING:
     from jitlto.base.config import Config
+    from jitlto.base.events import StepObserver
 
 V = TypeVar("V")
 # NVTX itself loads the library that this variable names, which profilers set where they collect ranges.
@@ -106,9 +107,7 @@ class Session(Shared):
                 if settings.record is not None:
                     self._stop_recording = self._record(settings.record)
                 if _PROFILER in os.environ:
-                    from jitlto.runtime.ranges import open_ranges  # imported lazily: only under a profiler
-
-                    self.events.step_observer = open_ranges()
+                    self.events.step_observer = _open_ranges()
                 self._config = settings
             return self._config
 
@@ -163,6 +162,18 @@ class Session(Shared):
         from jitlto.runtime.recording import Recorder  # imported lazily: loads the planner
 
         return self.events.subscribe(Recorder(path))
+
+
+def _open_ranges() -> StepObserver | None:
+    """Return an observer that makes each step an NVTX range, such as ``link search/...[...]``, which Nsight shows.
+
+    None without NVIDIA's package ``nvtx``.
+    """
+    try:
+        import nvtx  # imported lazily: optional, and it loads NVTX
+    except ImportError:
+        return None
+    return lambda step, kernel: nvtx.annotate(f"{step} {kernel}", domain="jitlto", category=step)
 
 
 #: All that exist, for a fork concerns each.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from math import prod
-from types import TracebackType
 from typing import Any
 
 from jitlto.base.errors import LaunchError
@@ -39,12 +38,6 @@ class Bench:
         self._events = [self._check(driver.cuEventCreate(0)) for _ in range(2)]
         self._graphs: dict[Launch, tuple[Any, int]] = {}  # with the number of launches in it
         self.synchronize()  # the data may have been prepared in other streams
-
-    def __enter__(self) -> Bench:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Free what it holds."""

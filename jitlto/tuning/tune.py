@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -51,7 +52,7 @@ def tune(
         measures: What stands for :class:`jitlto.tuning.bench.Bench` in tests.
     """
     if measures is None:
-        with Bench() as bench:
+        with closing(Bench()) as bench:
             return tune(family, problem, launch, results, measures=bench, budget=budget, save=save)
     own = family.session.config.wisdom
     if save:

@@ -12,6 +12,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -114,7 +115,7 @@ def _exhaustive(
     """Medians of all variants, timed in turn, as often as the seconds allow: 10 to 100 times."""
     asked = Problem.read(case.family, case.problem)
     times: dict[str, list[float]] = {str(variant): [] for variant in variants}
-    with Bench() as bench:
+    with closing(Bench()) as bench:
         launches = {}
         for variant in variants:
             launches[str(variant)] = partial(launch, Best(asked.launcher(variant), variant), bench.stream)

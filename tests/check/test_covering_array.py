@@ -46,19 +46,16 @@ def spaces(draw: st.DrawFn) -> Configurations:
 @pytest.mark.slow
 @given(spaces(), st.integers(1, 5))
 def test_the_cover_contains_every_combination_that_occurs(space: Configurations, strength: int) -> None:
-    chosen, tuples = choose_cover(space, strength)
-    assert occurring([space[place] for place in chosen], strength) == occurring(space, strength)
-    assert tuples == len(occurring(space, strength))
+    chosen = [space[place] for place in choose_cover(space, strength)]
+    assert occurring(chosen, strength) == occurring(space, strength)
 
 
 def test_pairs_need_few_of_many() -> None:
     space = full(dict.fromkeys("abcdef", 4))
     assert len(space) == 4096
-    found = choose_cover(space, 2)
-    assert found[1] == 15 * 16  # pairs of parameters × pairs of values
-    assert 16 <= len(found[0]) <= 32
+    assert 16 <= len(choose_cover(space, 2)) <= 32
 
 
 def test_a_configuration_with_fewer_parameters_is_covered() -> None:
-    assert choose_cover([{"a": "1"}, {"a": "1", "b": "1"}, {}], 2)[0] == [0, 1, 2]
-    assert choose_cover([], 2) == ([], 0)
+    assert choose_cover([{"a": "1"}, {"a": "1", "b": "1"}, {}], 2) == [0, 1, 2]
+    assert choose_cover([], 2) == []

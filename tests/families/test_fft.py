@@ -41,7 +41,7 @@ def test_kernels_link_and_nothing_is_left_to_call(fft: KernelFamily, arch: str) 
 
 def test_the_example_launches_kernels_with_the_threads_that_they_are_made_for(fft: KernelFamily) -> None:
     entries = [f for f in fft.database.fragments("fft") if f.role is Role.ENTRYPOINT]
-    for place in choose_cover([dict(f.key.parameters) for f in entries], 1)[0]:
+    for place in choose_cover([dict(f.key.parameters) for f in entries], 1):
         entry, chosen = entries[place], dict(entries[place].key.parameters)
         image = next(iter(entry.images_of(ImageKind.LTOIR)))
         data = fft.database.read(image)

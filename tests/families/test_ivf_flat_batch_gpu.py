@@ -25,7 +25,7 @@ def covering(family: KernelFamily, strength: int = 2) -> list[dict[str, str]]:
         if has_real_results(scan | select)
         for dim in DIMENSIONS
     ]
-    return [every[place] for place in choose_cover(every, strength)[0]]
+    return [every[place] for place in choose_cover(every, strength)]
 
 
 def scan_tiles(family: KernelFamily, case: Case, k: int, configuration: dict[str, str]) -> Any:

@@ -101,7 +101,7 @@ def covering(family: KernelFamily) -> list[dict[str, str]]:
         if has_real_results(configuration)
         for dim in DIMENSIONS
     ]
-    return [every[place] for place in choose_cover(every, 2)[0]]
+    return [every[place] for place in choose_cover(every, 2)]
 
 
 def test_all_pairs_of_variants_and_dimensions_agree_with_numpy(ivf_flat: KernelFamily) -> None:

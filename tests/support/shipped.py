@@ -62,7 +62,7 @@ def thin(name: str, directory: Path) -> declaration.FamilyDeclaration:
         if matrix and (loaded := load_matrix(matrix)).count > MANY:
             combinations = [{key: str(value) for key, value in each.items()} for each in loaded.combinations()]
             path.write_text(
-                json.dumps([combinations[place] for place in choose_cover(combinations, _LEFT.get(name, 2))[0]])
+                json.dumps([combinations[place] for place in choose_cover(combinations, _LEFT.get(name, 2))])
             )
             matrix = path
         groups.append(replace(group, matrix=matrix))
@@ -83,7 +83,7 @@ def tiered(name: str) -> declaration.FamilyDeclaration:
 def cover(family: KernelFamily, strength: int, **chosen: str) -> list[Configuration]:
     """Kernels that have all values, all pairs of them or the like, of those with the values that were chosen."""
     kernels = [each for each in family.configurations() if each.items() >= chosen.items()]
-    return [kernels[place] for place in choose_cover(kernels, strength)[0]]
+    return [kernels[place] for place in choose_cover(kernels, strength)]
 
 
 def check_plans(family: KernelFamily, each: int) -> None:

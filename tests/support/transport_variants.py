@@ -16,4 +16,4 @@ PARAMETERS: Final = {
     "tally_name": ("collision", "track_length"),
 }
 CONFIGURATIONS: Final = [dict(zip(PARAMETERS, values, strict=True)) for values in product(*PARAMETERS.values())]
-COVER: Final = [CONFIGURATIONS[place] for place in choose_cover(CONFIGURATIONS, 2)[0]]
+COVER: Final = [CONFIGURATIONS[place] for place in choose_cover(CONFIGURATIONS, 2)]

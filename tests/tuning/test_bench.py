@@ -3,6 +3,7 @@
 import ctypes
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -84,7 +85,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> CountingDriver:
 
 
 def test_a_launch_is_repeated_in_a_graph_that_is_made_once(counting: CountingDriver) -> None:
-    with Bench() as bench:
+    with closing(Bench()) as bench:
         times = [bench.time(counting.launch) for _ in range(3)]
     assert times == pytest.approx([_MILLISECONDS / 1000] * 3)
     assert counting.calls["graph"] == 3
@@ -94,14 +95,14 @@ def test_a_launch_is_repeated_in_a_graph_that_is_made_once(counting: CountingDri
 
 def test_a_slow_launch_is_not_repeated(counting: CountingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_module, "_SLOW", _MILLISECONDS / 2000)
-    with Bench() as bench:
+    with closing(Bench()) as bench:
         assert [bench.time(counting.launch) for _ in range(3)] == pytest.approx([_MILLISECONDS / 1000] * 3)
     assert (counting.calls["launch"], counting.calls["graph"]) == (3, 0)
 
 
 def test_what_the_driver_reports_is_an_error(counting: CountingDriver) -> None:
     counting.status = 700
-    with Bench() as bench, raises(LaunchError, "launch-timing", "700"):
+    with closing(Bench()) as bench, raises(LaunchError, "launch-timing", "700"):
         bench.time(counting.launch)
 
 
@@ -115,7 +116,7 @@ def on_host(array: Any) -> Any:
 
 def test_arrays_are_read_and_written_whole(counting: CountingDriver) -> None:
     array = np.arange(12, dtype=np.int32).reshape(3, 4)
-    with Bench() as bench:
+    with closing(Bench()) as bench:
         assert bench.read(on_host(array)) == array.tobytes()
         bench.write(on_host(array), bytes(48))
         assert not array.any()

@@ -1,6 +1,7 @@
 """Tuning on a device: real times, real results, and launches of what was chosen."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def test_variants_with_the_same_results_are_timed_and_the_fastest_is_used(family
     best = family.best(**PROBLEM)
     assert (best.origin, best.variant) == ("measured", report.entry.chosen.variant)
     array.fill(2.0)
-    with Bench() as bench:
+    with closing(Bench()) as bench:
         launch(best, bench.stream)
         bench.synchronize()
     assert (array.get() == 4.0).all()
@@ -79,7 +80,7 @@ def test_times_are_those_of_the_device() -> None:
     import cupy as cp
 
     array = cp.zeros(1 << 26, cp.float32)
-    with Bench() as bench:
+    with closing(Bench()) as bench:
         stream = cp.cuda.ExternalStream(int(bench.stream.handle))
 
         def fill(count: int) -> Callable[[], object]:
@@ -97,7 +98,7 @@ def test_what_it_reads_is_what_it_wrote() -> None:
     import cupy as cp
 
     array = cp.zeros((3, 5), cp.int32)
-    with Bench() as bench:
+    with closing(Bench()) as bench:
         data = np.arange(15, dtype=np.int32).tobytes()
         bench.write(array, data)
         assert bench.read(array) == data
