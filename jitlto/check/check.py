@@ -40,11 +40,9 @@ def check(
 
     Args:
         names: The families; by default all.
-        targets: The architectures to link for; without any, nothing is linked. Kernels of which every fragment has a
-            cubin for the target are linked from these too. Of more kernels than a build plans each,
-            those are linked in which every two fragments meet that meet in any.
-        compare: Whether to compare inline functions.
-        workers: The number of parallel links.
+        targets: The architectures to link for. Kernels of which every fragment has a cubin for the target are linked
+            from these too. Of more kernels than a build plans each, those are linked in which every two fragments meet
+            that meet in any.
         on_links, on_link: Called with the number of links or comparisons, and with the position of each finished one.
 
     Raises:

@@ -106,14 +106,7 @@ def _stub(symbols: tuple[Symbol, ...]) -> UserInput:
 
 @dataclass(frozen=True)
 class Work:
-    """How a check does its jobs, and whom it tells.
-
-    Args:
-        proofs: What need not be done again.
-        workers: The number of parallel links.
-        on_links: Called with the number of links or comparisons.
-        on_link: Called with the position of each that is finished.
-    """
+    """How a check does its jobs, and whom it tells; see :func:`jitlto.check.check.check`."""
 
     proofs: Proofs
     workers: int | None
@@ -127,14 +120,11 @@ class Work:
         of: str,
         together: Callable[[LinkJob], Hashable] = id,
     ) -> tuple[list[tuple[LinkJob, JitltoError]], int]:
-        """Call a function for the jobs that have not been proved before.
+        """Call a function for the jobs of which this has not been proved before.
 
-        Args:
-            call: Returns None for each job of which all is well; that is then proved, and with any other value it is
-                not. An error that it returns, or raises for all, is a failure.
-            jobs: The jobs.
-            of: What is proved of each.
-            together: Jobs for which this is equal are done by one call, a number of them at a time.
+        It returns None for each job of which all is well; that is then proved, and with any other value it is not. An
+        error that it returns, or raises for all, is a failure. Jobs for which ``together`` is equal are done by one
+        call, a number of them at a time.
 
         Returns:
             The jobs that raise an error, in order, and the number of those that were proved before.

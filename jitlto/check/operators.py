@@ -34,11 +34,6 @@ class OperatorCheck(msgspec.Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...]
 
     @property
-    def failures(self) -> tuple[Diagnostic, ...]:
-        """What was found: each is a failure."""
-        return self.diagnostics
-
-    @property
     def holds(self) -> bool:
         """Whether every call is right."""
         return not self.diagnostics
@@ -87,10 +82,7 @@ def _import(name: str) -> Any:
 def check_operators(target: str, archs: Sequence[Architecture] = (), *, workers: int | None = None) -> OperatorsResult:
     """Check the operators of a package: that calls of every dtype and flag plan, fit the kernel's signature, and link.
 
-    Args:
-        target: The name of a package or module, as for :func:`find_operators`.
-        archs: The architectures to link for; by default the lowest that a kernel's fragments run on.
-        workers: The number of parallel links.
+    They link for these architectures; by default, for the lowest that a kernel's fragments run on.
 
     Raises:
         OperatorError: As :func:`find_operators`; or if the values of a flag are not known.

@@ -85,8 +85,7 @@ def cli() -> None:
 def main(early: Collection[int] = ()) -> None:
     """Run the command line. Exit status: 0 success, 1 failure, 2 wrong usage, 128 + N ended by signal N.
 
-    Args:
-        early: Signals that end the process at once until the command's modules are imported.
+    ``early`` signals end the process at once until the command's modules are imported.
     """
     for number in (0, 1, 2):  # or the next file opened would be read or written as if it were a stream that is closed
         try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from jitlto.base.diagnostic import Severity
 from jitlto.base.text import pluralize
 from jitlto.base.versions import Architecture
 from jitlto.check.check import check as check_database
@@ -78,8 +79,8 @@ def check(
                 on_links=shown.add, on_link=shown.step,
             )  # fmt: skip
         lines, checks = _lines(result), result.families
-    print_diagnostics(found for each in checks for found in each.failures)
     found = [found for each in checks for found in each.diagnostics]
+    print_diagnostics(each for each in found if each.severity is Severity.ERROR)
     print_annotations(found if as_github else ())
     print_result({"diagnostics": found} | _without_diagnostics(result), lines, as_json=as_json)
     return int(not result.holds)

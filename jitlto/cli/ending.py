@@ -21,10 +21,9 @@ _received: list[tuple[int, float]] = []  # signals that ended this process, and 
 
 
 def handle_signals(early: Iterable[int] = ()) -> None:
-    """Have signals clean up as an interrupt does, unless they are handled or ignored, as under nohup.
+    """Have signals clean up as an interrupt does, also ``early`` ones, which have ended the process at once until now.
 
-    Args:
-        early: Signals that have ended the process at once until now, which clean up too from here on.
+    Others that are handled or ignored stay so, as under nohup.
     """
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         if number in early or signal.getsignal(number) is signal.SIG_DFL:

@@ -124,11 +124,7 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[Progress]:
 
 
 def check_output(path: Path | None, others: Iterable[Path | None] = ()) -> None:
-    """Check before any work that a command may write a file, and can.
-
-    Args:
-        path: The file; None if it is not written.
-        others: The files that the command reads, and those that it writes too.
+    """Check before any work that a command, which reads or writes ``others`` too, may write a file, and can.
 
     Raises:
         click.UsageError: If it is one of the others.

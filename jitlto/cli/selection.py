@@ -63,14 +63,11 @@ def is_other_file(target: Path) -> bool:
 
 
 def find_family(target: Path, database: Path | None = None) -> KernelFamily:
-    """Load the family that an argument means.
+    """Load the family that an argument means; of a database that is given, the one of this name.
 
     ``[PACKAGE:]FAMILY`` is looked up on the search path and in installed packages. The directory of a family and its
     ``family.toml`` are its sources. Any other name stands for the database that ``jitlto build`` writes for it in the
     working directory.
-
-    Args:
-        database: Where it is looked up instead, by its name.
 
     Raises:
         click.UsageError: If both a database and a package are named, or a database with several families.

@@ -49,9 +49,6 @@ def list_schema(ddl: str) -> list[tuple[bytes, ...]]:
 class SqliteReader:
     """A read-only connection to one file, safe to use from several threads and after a fork.
 
-    Args:
-        path: The file, as messages name it.
-
     Raises:
         DatabaseError: If there is no such file, or it is not an SQLite database. All methods raise it if they cannot
             read the file.

@@ -48,17 +48,11 @@ class _Fragment(Fragment, frozen=True, gc=False):
 
 
 class Root(Struct, frozen=True):
-    """What identifies the content of a database.
-
-    Args:
-        schema: The schema's number.
-        tables: Of each table, the hash over the checksums of its rows, sorted.
-        part: SHA-256 of that record, if there is one.
-    """
+    """What identifies the content of a database."""
 
     schema: Count
-    tables: dict[str, Sha256]
-    part: Sha256 | None
+    tables: dict[str, Sha256]  # of each table, the hash over the checksums of its rows, sorted
+    part: Sha256 | None  # of that record, if there is one
 
 
 def encode_fragment(fragment: Fragment) -> bytes:

@@ -53,12 +53,7 @@ _LISTED = list_schema(DDL)
 
 
 class Shape(Struct, frozen=True):
-    """What fragments of one group, role and set of parameters have in common.
-
-    Args:
-        group, role: Theirs.
-        parameters: The names of their parameters, sorted, and the values that occur.
-    """
+    """What fragments of one group, role and set of parameters, sorted, have in common, and the values that occur."""
 
     group: Name
     role: Role
@@ -70,15 +65,10 @@ class Shape(Struct, frozen=True):
 
 
 class SymbolUse(Struct, frozen=True, omit_defaults=True):
-    """What a family has to do with a symbol.
+    """What a family has to do with a symbol."""
 
-    Args:
-        shapes: The numbers of the shapes of its device fragments that provide it, sorted.
-        required_by: The roles of its fragments that require it, sorted.
-    """
-
-    shapes: tuple[Count, ...] = ()
-    required_by: tuple[Role, ...] = ()
+    shapes: tuple[Count, ...] = ()  # the numbers of those of its device fragments that provide it, sorted
+    required_by: tuple[Role, ...] = ()  # the roles of its fragments that require it, sorted
 
 
 #: A key in a list: the number of its shape, and the values of the shape's parameters.
@@ -154,10 +144,7 @@ def make_rows(families: Iterable[FamilyRecord], fragments: Iterable[Fragment]) -
 
 
 class StoredRows:
-    """The rows of a stored database.
-
-    Args:
-        reader: The open file, which says that it has this schema.
+    """The rows of a stored database, whose file says that it has this schema.
 
     Raises:
         DatabaseError: If its tables are not those of the schema, or its root is damaged. All methods raise it if what

@@ -21,13 +21,8 @@ class Index:
     """A family's fragments, and the device fragments of those that it uses, by role and by symbol.
 
     With values for all parameters of a group, a fragment is looked up by its key; otherwise the keys of all candidates
-    are read.
-
-    Args:
-        rows: The rows of the database.
-        family: The family's record, with the groups of those that it uses.
-        shapes: Those of each family.
-        read_all: Reads all of these fragments, sorted by key.
+    are read. ``family`` is the record with the groups of those that it uses; ``read_all`` reads all of these fragments,
+    sorted by key.
     """
 
     def __init__(

@@ -39,20 +39,14 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class FamilyView:
-    """A family as shown in the report.
-
-    Args:
-        groups: Sorted by name, entrypoints first.
-        kernels: How many there are; None if too many to count, 0 of a part of a build.
-        images: Kinds, architectures and compilers, and the bytes of each.
-        calls: Caller and callee, groups both, and the names of what is called, without types; the callee is empty where
-            neither the database nor a caller provides it.
-    """
+    """A family as shown in the report; its groups are sorted by name, entrypoints first."""
 
     name: str
     groups: Sequence[GroupView]
-    kernels: int | None
-    images: Mapping[str, int]
+    kernels: int | None  # None if too many to count, 0 of a part of a build
+    images: Mapping[str, int]  # kinds, architectures and compilers, and the bytes of each
+    #: Caller and callee, groups both, and the names of what is called, without types; the callee is empty where neither
+    #: the database nor a caller provides it.
     calls: Mapping[tuple[str, str], Sequence[str]]
 
     @property

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache as cached
 from pathlib import Path
 
@@ -71,19 +71,12 @@ class WarmOutcome:
 
 @dataclass(frozen=True, slots=True)
 class WarmResult:
-    """What was linked.
+    """What was linked: of each digest one outcome."""
 
-    Args:
-        outcomes: Of each digest one.
-        packed: Kernels in the written pack.
-        shared: Kernels that were written to the shared store, which had lacked them.
-        unshared: Kernels that could not be written to it.
-    """
-
-    outcomes: list[WarmOutcome] = field(default_factory=list)
-    packed: int = 0
-    shared: int = 0
-    unshared: int = 0
+    outcomes: list[WarmOutcome]
+    packed: int = 0  # kernels in the written pack
+    shared: int = 0  # kernels that were written to the shared store, which had lacked them
+    unshared: int = 0  # kernels that could not be written to it
 
     @property
     def failures(self) -> list[WarmOutcome]:
@@ -104,7 +97,6 @@ def recorded_jobs(
     """Return jobs for the plans in a file that ``JITLTO_RECORD`` wrote.
 
     Args:
-        path: The file.
         find: Finds a family by name; an error that it raises becomes the outcome of the family's jobs.
         targets: Target architectures for all plans; by default each plan's own.
         database: If given, plans of families that this database does not hold are left out.
@@ -134,7 +126,6 @@ def family_jobs(
     """Return jobs for the kernels of a family that need no caller's code.
 
     Args:
-        family: The family.
         settings: Parameters and their allowed values, separated by commas; values of a repeated name add up. The name
             ``entry`` stands for entrypoints.
         targets: Target architectures; None stands for the current device.
@@ -170,13 +161,7 @@ def link_jobs(
     """Link all jobs in parallel, each digest once, into the user's cache and the shared store, or into a pack.
 
     Kernels that are already there are not linked again. A pack then holds exactly these kernels; with one, caches are
-    only read.
-
-    Args:
-        jobs: What to link.
-        output: The pack.
-        workers: How many threads link.
-        on_job: Called with the position of each job that is done.
+    only read. ``on_job`` is called with the position of each job that is done.
 
     Raises:
         JitltoError: If the cache is off or cannot be used and there is no pack, or the pack cannot be written.

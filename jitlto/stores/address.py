@@ -20,14 +20,9 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """A shared store, and what this process does with it.
+    """A shared store, and whether this process writes entries to it, and not only reads."""
 
-    Args:
-        url: The URL without a trailing slash: ``s3://bucket/prefix``, ``file:///directory``.
-        writes: Whether entries are written to it, and not only read.
-    """
-
-    url: str
+    url: str  # without a trailing slash
     writes: bool
 
     @property
@@ -42,12 +37,7 @@ class StoreAddress:
 
 
 def parse_store(text: str, where: str = "", *, writes: bool | None = None) -> StoreAddress:
-    """Parse the address of a store.
-
-    Args:
-        text: The address.
-        where: What holds it, for errors; by default the address.
-        writes: Whether it is to be written; None for what the address says.
+    """Parse the address of a store; ``writes`` stands for what the address says, and ``where`` is for errors.
 
     Raises:
         StoreError: If it is invalid, or if it is to be written and can only be read.

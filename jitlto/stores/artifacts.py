@@ -17,12 +17,7 @@ KIND = "artifacts"
 
 
 def push(backend: Backend, path: Path) -> tuple[str, int, bool]:
-    """Store a file, unless the store holds it already.
-
-    Returns:
-        address: Its address.
-        size: Its size in bytes.
-        was_there: Whether it was there before.
+    """Store a file, unless the store holds it already; return its address, its size and whether it was there before.
 
     Raises:
         StoreError: If the store does not take it.
@@ -39,11 +34,7 @@ def push(backend: Backend, path: Path) -> tuple[str, int, bool]:
 
 
 def pull(address: str, output: Path) -> None:
-    """Write an artifact to a file, which stays as it is if the artifact cannot be fetched.
-
-    Args:
-        address: As :func:`push` returns it.
-        output: The file.
+    """Write the artifact of an address to a file, which stays as it is if the artifact cannot be fetched.
 
     Raises:
         StoreError: If the address is invalid, or the store lacks the artifact or has another content for it.

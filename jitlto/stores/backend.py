@@ -45,13 +45,7 @@ _used_in: int | None = None  # the process that first used obstore
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object of a store.
-
-    Args:
-        name: Its name, relative to the store's URL.
-        size: Its size in bytes.
-        modified: When it was written, in seconds since 1970 by the store's clock.
-    """
+    """An object of a store: its name below the URL, its bytes, and when it was written, in seconds since 1970."""
 
     name: str
     size: int
@@ -59,12 +53,7 @@ class StoredObject:
 
 
 class Backend:
-    """The objects of one store. Every method raises :class:`StoreError` if the store fails.
-
-    Args:
-        address: The store.
-        store: obstore's object for it.
-    """
+    """The objects of one store, by obstore's object for it. Every method raises :class:`StoreError` if it fails."""
 
     def __init__(self, address: StoreAddress, store: Any) -> None:
         self.address = address
@@ -130,12 +119,7 @@ class Backend:
 
 
 def open_backend(address: StoreAddress, *, retries: int = 3, makes: bool = False) -> Backend:
-    """Open a store; no request is sent yet.
-
-    Args:
-        address: The store.
-        retries: How often a request that failed is sent again.
-        makes: Make the store's directory if it is missing.
+    """Open a store, whose directory it ``makes`` if that is missing; no request is sent yet.
 
     Raises:
         StoreError: If obstore is not installed, its settings for this store are incomplete, or this process was forked

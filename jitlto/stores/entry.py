@@ -34,13 +34,7 @@ def encode(kind: str, key: str, payload: bytes, signing_key: SigningKey | None) 
 
 
 def decode(kind: str, key: str, data: bytes, trusted: TrustedKeys | None) -> bytes:
-    """Return the payload of an entry.
-
-    Args:
-        kind: The kind of entry that was requested.
-        key: The key that was requested.
-        data: The object.
-        trusted: The keys of which one has to have signed it; None if its checksum is enough.
+    """Return the payload of the entry that was requested, which one of the keys has signed, if there are any.
 
     Raises:
         RejectedEntryError: If it is not a good entry of this kind and key, or no trusted key has signed it.

@@ -100,14 +100,7 @@ class Manifest:
 
 
 def check_signature(manifest: Manifest, signers: Path) -> str:
-    """Check the signature of a manifest.
-
-    Args:
-        manifest: The manifest in memory; its bytes are checked, and the file is not read again.
-        signers: The file that lists the trusted keys, as for stores.
-
-    Returns:
-        The name of the signer.
+    """Check the signature of the manifest's bytes, by the trusted keys of a file; return the name of the signer.
 
     Raises:
         ManifestError: If there is no signature, or no trusted one of these bytes.

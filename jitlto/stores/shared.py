@@ -102,11 +102,7 @@ class SharedStore:
 
     @classmethod
     def from_config(cls, config: Config, patience: float = PATIENCE) -> SharedStore:
-        """Return the store of ``JITLTO_STORE``, the same for the same settings.
-
-        Args:
-            config: May have a patience of its own.
-            patience: See the class.
+        """Return the store of ``JITLTO_STORE``, the same for the same settings, which may have a patience of their own.
 
         Raises:
             StoreError: If its address is malformed.
@@ -270,11 +266,9 @@ class SharedStore:
         return False
 
     def flush(self, timeout: float, stall: float | None = None) -> bool:
-        """Wait until everything is written or given up; say and return False if something is left.
+        """Wait so many seconds until everything is written or given up; say and return False if something is left.
 
-        Args:
-            timeout: Seconds to wait at most.
-            stall: Seconds in which the store has to write something; none after it was too late for a reader.
+        In ``stall`` seconds the store has to write something, and in none after it was too late for a reader.
         """
         if self._is_forked:
             return True

@@ -34,11 +34,7 @@ _TOUCHED = 1  # the flag of a hardware key that a person has touched
 
 
 class SigningKey:
-    """A private key that signs entries.
-
-    Args:
-        key: The private key.
-    """
+    """A private key that signs entries."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -70,12 +66,7 @@ class SigningKey:
 
 
 class TrustedKeys:
-    """Public keys whose signatures are trusted for one purpose.
-
-    Args:
-        names: The names of those who sign, by key in OpenSSH's form.
-        namespace: The purpose.
-    """
+    """Public keys, in OpenSSH's form, and names of those whose signatures are trusted for one purpose."""
 
     def __init__(self, names: Mapping[bytes, str], namespace: str = STORE_NAMESPACE) -> None:
         self._names, self._namespace = names, namespace.encode()

@@ -33,19 +33,12 @@ def signatures() -> ModuleType:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What is trusted in a store, and what signs.
+    """What is trusted in a store, and what signs."""
 
-    Args:
-        signed: Whether only signed entries are trusted.
-        signers: The file of trusted keys.
-        key: The file of the private key.
-        directory: The store, if it is one that is trusted because nobody has said otherwise.
-    """
-
-    signed: bool
-    signers: Path | None = None
-    key: Path | None = None
-    directory: Path | None = None
+    signed: bool  # whether only signed entries are trusted
+    signers: Path | None = None  # the file of trusted keys
+    key: Path | None = None  # the file of the private key
+    directory: Path | None = None  # the store, if it is one that is trusted because nobody has said otherwise
 
     @classmethod
     def of(cls, config: Config, address: StoreAddress) -> Trust:

@@ -30,11 +30,7 @@ _WORKERS = 16  # requests at a time: the time of each is mostly that of the way
 
 
 def examine(address: StoreAddress, settings: Config) -> Iterator[tuple[str, str | None]]:
-    """Yield what is found of a store, keys first: each with what to do about it, None if it is right.
-
-    Args:
-        settings: Decide what is trusted, and what signs.
-    """
+    """Yield what is found of a store, keys first: each with what to do about it, None if it is right."""
     trust = Trust.of(settings, address)
     steps: list[Callable[[], object]] = [trust.load_trusted, trust.load_signing_key, partial(_try, address)]
     for step in steps if address.writes else steps[::2]:
@@ -97,17 +93,9 @@ def measure(backend: Backend) -> dict[str, KindUsage]:
 def prune(
     backend: Backend, *, older_than: float | None = None, size: int | None = None, dry_run: bool = False
 ) -> tuple[list[StoredObject], list[StoredObject]]:
-    """Remove the entries that are old, and the oldest until the rest is small enough.
+    """Remove the entries that are older than so many seconds, and the oldest until the rest has so many bytes.
 
-    Pushed files stay: nobody makes them again.
-
-    Args:
-        older_than: Seconds after which an entry is removed.
-        size: Bytes that may be left.
-        dry_run: Remove nothing, and return what would be.
-
-    Returns:
-        What is removed, and what is left.
+    Pushed files stay: nobody makes them again. Return what is removed, or would be in a dry run, and what is left.
 
     Raises:
         StoreError: If the store cannot be listed, or an object cannot be removed.
@@ -136,11 +124,9 @@ class Damage:
 
 
 def verify(backend: Backend, trusted: TrustedKeys | None, *, delete: bool = False) -> Iterator[Damage | None]:
-    """Read and check everything in a store: checksums and signatures; yield what is wrong with each object.
+    """Read and check everything in a store: checksums and, by trusted keys, signatures; yield what is wrong with each.
 
-    Args:
-        trusted: The keys of which one must have signed each entry; None if signatures do not count.
-        delete: Remove what is damaged, but not what is whole and that no trusted key has signed.
+    What is damaged may be deleted, but not what is whole and that no trusted key has signed.
 
     Raises:
         StoreError: If the store cannot be listed, read or, with ``delete``, written, or sends a page.

@@ -42,12 +42,7 @@ class Candidate:
 
 @dataclass
 class Outcome:
-    """The result of a search.
-
-    Args:
-        candidates: All that were timed, the default first.
-        rejected: Why variants cannot be used, or were not timed.
-    """
+    """The result of a search: all that were timed, the default first, and why others cannot be used, or were not."""
 
     candidates: list[Candidate]
     rejected: dict[Variant, str]
@@ -61,14 +56,12 @@ def search(
     budget: float = 60.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
-    """Search for the fastest variant.
+    """Search for the fastest variant; the default is the first.
 
     Args:
-        variants: What may be chosen, the default first.
         prepare: Makes a variant ready, and returns its launch; raises JitltoError if it cannot be used.
         measure: Returns the seconds that a launch takes.
         budget: Seconds, by the clock, after which no more times are taken.
-        clock: Seconds, from any origin.
 
     Raises:
         JitltoError: If the default cannot be used.

@@ -42,15 +42,11 @@ def tune(
     launch: Callable[[Best, Any], object],
     results: Sequence[object] = (),
     *,
-    measures: Any = None,
+    measures: Any = None,  # what stands for a Bench in tests
     budget: float = 60.0,
     save: bool = True,
 ) -> TuneReport:
-    """Find the fastest variant for a problem, and add it to the user's wisdom; see :meth:`KernelFamily.tune`.
-
-    Args:
-        measures: What stands for :class:`jitlto.tuning.bench.Bench` in tests.
-    """
+    """Find the fastest variant for a problem, and add it to the user's wisdom; see :meth:`KernelFamily.tune`."""
     if measures is None:
         with closing(Bench()) as bench:
             return tune(family, problem, launch, results, measures=bench, budget=budget, save=save)

@@ -26,13 +26,7 @@ Sizes = tuple[tuple[Name, Count], ...]
 
 
 class Trial(Struct, frozen=True):
-    """The times of one variant.
-
-    Args:
-        variant: What was launched.
-        seconds: The median.
-        count: How many times were taken.
-    """
+    """The times of one variant: their median, and how many were taken."""
 
     variant: Variant
     seconds: Annotated[float, Meta(gt=0, le=1e6)]
@@ -40,22 +34,14 @@ class Trial(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True, dict=True):
-    """What was measured for one bucket of problems on one device.
-
-    Args:
-        family, entry: The kernel: the family and the group of its entrypoint.
-        configuration: The problem's values of parameters, sorted.
-        bucket: The problem's bucket of sizes, sorted.
-        device: The kind of device, with all that decides how fast kernels are.
-        default: The variant that is used without wisdom; the first trial is of it.
-        trials: The default's first.
-    """
+    """What was measured for one bucket of problems on one device."""
 
     family: Name
-    entry: Name
-    configuration: Pairs
-    bucket: Sizes
-    device: Name
+    entry: Name  # the group of the entrypoint
+    configuration: Pairs  # the problem's values of parameters, sorted
+    bucket: Sizes  # of the problem's sizes, sorted
+    device: Name  # its kind, with all that decides how fast kernels are
+    #: The first is of the variant that is used without wisdom.
     trials: Annotated[tuple[Trial, ...], Meta(min_length=1, max_length=10_000)]
 
     @property

@@ -202,5 +202,5 @@ kern = Operator(
     monkeypatch.setattr("jitlto.plan.plan.Plan.link", lambda plan: plan.digest)
     (found,) = check_operators(package).operators
     assert (found.calls, found.kernels) == (4, 1)
-    failures = [(failure.code, len(failure.notes)) for failure in found.failures]
+    failures = [(failure.code, len(failure.notes)) for failure in found.diagnostics]
     assert failures == [("operator-call", 2), ("plan-unknown-value", 1)]

@@ -28,24 +28,15 @@ _DIST_INFO = ".dist-info"
 
 
 class InstalledFamily(Frozen):
-    """A family that an installed distribution declares.
-
-    Args:
-        family: The family's name.
-        distribution, version: As spelled in its metadata.
-        value: The dotted path of the database.
-        metadata: The path of the distribution's metadata.
-        root: The path of the directory that contains the distribution.
-        source: The source tree, if the distribution is installed editable.
-    """
+    """A family that an installed distribution declares."""
 
     family: str
-    distribution: str
+    distribution: str  # as spelled in its metadata, as the version
     version: str
-    value: str
-    metadata: str
-    root: str
-    source: Path | None
+    value: str  # the dotted path of the database
+    metadata: str  # the path of the distribution's metadata
+    root: str  # the path of the directory that contains the distribution
+    source: Path | None  # the source tree, if the distribution is installed editable
 
     @property
     def title(self) -> str:
@@ -97,11 +88,9 @@ def canonical_name(name: str) -> str:
 
 
 def families(family: str | None = None, distribution: str | None = None) -> list[InstalledFamily]:
-    """Return the families of installed distributions in the order of ``sys.path``.
+    """Return the families, or those of a name, of installed distributions in the order of ``sys.path``.
 
-    Args:
-        family: The name of the family; None for all.
-        distribution: The name of the distribution, in any spelling; None for all.
+    Of one distribution, if it is named, in any spelling.
     """
     by_name: dict[str, list[str]] = {}
     for place in dict.fromkeys(path for path in sys.path if isinstance(path, str)):

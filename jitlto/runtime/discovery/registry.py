@@ -28,19 +28,12 @@ _REMEDY = (
 
 
 class DatabaseFile(Frozen):
-    """A database file. It is opened only when more is needed than its summary gives.
+    """A database file. It is opened only when more is needed than its summary gives."""
 
-    Args:
-        path: As the caller names it.
-        location: The absolute path, which a later change of the working directory does not affect.
-        contents: The summary.
-        database: The database, if it is open.
-    """
-
-    path: Path
-    location: Path
-    contents: Contents
-    database: FragmentDatabase | None = None
+    path: Path  # as the caller names it
+    location: Path  # absolute: a later change of the working directory does not affect it
+    contents: Contents  # the summary
+    database: FragmentDatabase | None = None  # if it is open
 
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> DatabaseFile:
@@ -138,11 +131,8 @@ class Registry:
     def find(self, family: str, distribution: str | None = None) -> DatabaseFile | InstalledFamily:
         """Find the database that holds a family: on the search path first, then in installed packages.
 
-        Of a package that is installed editable, the result is where its sources are.
-
-        Args:
-            family: The family's name.
-            distribution: The installed package to look in, instead of the search path and all packages.
+        Of a package that is installed editable, the result is where its sources are. If a distribution is named, only
+        that is looked in.
 
         Raises:
             RegistryError: If no database holds it, or several different ones do.
@@ -198,12 +188,9 @@ class Registry:
             raise
 
     def find_again(self, family: str, digest: str, location: Path) -> DatabaseFile:
-        """Find a database that a family was loaded from elsewhere: at its path, on the search path, then in packages.
+        """Find the database with a digest that a family was loaded from elsewhere.
 
-        Args:
-            family: The family's name.
-            digest: The database's digest.
-            location: Its path there.
+        It is looked for at the path that it has there, on the search path, then in packages.
 
         Raises:
             RegistryError: If this process finds no database with this digest.
