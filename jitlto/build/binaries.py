@@ -64,11 +64,7 @@ def assemble_binaries(sources: RenderedFamilies, fragments: list[Fragment], blob
 def _check_defined(
     rendered: RenderedSource, name: str, key: FragmentKey | None, found: _Found, elsewhere: Sequence[FragmentKey]
 ) -> None:
-    """Check that the code for each architecture defines a symbol, and with the same layout.
-
-    Raises:
-        BuildError: If it does not.
-    """
+    """Check that the code for each architecture defines a symbol, and with the same layout: else BuildError."""
     lacking = next((code for code, provides in found if name not in provides), None)
     if lacking is not None:
         what = f"does not define {demangle(name)}, which {rendered.group.interface} declares"

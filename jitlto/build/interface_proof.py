@@ -209,12 +209,7 @@ def _alone_error(config: CompileConfig, interface: str, log: str) -> BuildError:
 
 
 def _line(number: int, name: str) -> str | None:
-    """Return C++ that refers to a symbol if it is declared; None if C++ cannot name it.
-
-    Args:
-        number: Makes the names in it unique.
-        name: The symbol.
-    """
+    """Return C++, made unique by a number, that refers to a symbol if it is declared; None if C++ cannot name it."""
     types, called = parameter_types(name), _FUNCTION_ARGUMENT.sub(r"&\1", qualified_name(name))
     if _NAMELESS.search(", ".join([called, *(types or ())])):
         return None

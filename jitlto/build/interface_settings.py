@@ -158,12 +158,9 @@ def _meant_macros(texts: Iterable[bytes], options: Iterable[str]) -> set[str]:
 
 @lru_cache(maxsize=256)
 def _outline(text: bytes, given: frozenset[str], own: frozenset[str]) -> tuple[tuple[int, str], ...]:
-    """Return the words and directives of a text, with their lines, but for what changes no declaration.
+    """Return the words and directives of a header, with their lines, but for what changes no declaration.
 
-    Args:
-        text: Of a header.
-        given: Macros that make a body matter.
-        own: Names of headers that may declare anything, unlike the toolkit's.
+    Macros ``given`` make a body matter; headers of one's ``own`` may declare anything, unlike the toolkit's.
     """
 
     def blank(match: re.Match[str]) -> str:

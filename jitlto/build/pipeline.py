@@ -108,8 +108,9 @@ def build(
         assemble_binaries(sources, fragments, blobs)
         known = proofs.key("interfaces", repr(sources.records), scheduler.keys, sorted(blobs))
         own, planned = {f.name: f.own_interfaces for f in sources.families}, Planned()
-        is_known = proofs.find(known) is not None and not shard
-        interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, own)
+        interfaces = (
+            None if known in proofs.find([known]) and not shard else InterfaceProof(scheduler.sources, compiler, own)
+        )
         sources.check_settings()
         observer.phase("check")
         advice, records = [*sources.advice, *sources.unknown_defaults()], [*sources.records.values()]

@@ -80,7 +80,7 @@ def prove_once(
         places, allow_incomplete: As for :func:`require_kernels`.
     """
     key = proofs.key("plans", digest)
-    if known := proofs.find(key):
+    if known := proofs.find([key]).get(key):
         return msgspec.json.decode(known, type=Planned)
     with FragmentDatabase(path, fragments) as database:
         planned, found = require_kernels(database, places, allow_incomplete=allow_incomplete)

@@ -35,7 +35,6 @@ class Proofs:
 
     def __init__(self, store: CacheDir | None, stores: SharedStore | None = None) -> None:
         self._cache = Cache(store, stores) if store else None
-        self._known: dict[str, bytes] = {}  # proofs that were found
         self._intact: set[str] = set()  # images that were read
 
     def key(self, of: str, *inputs: object) -> str:
@@ -53,17 +52,10 @@ class Proofs:
             return None  # whoever links it says why
         return self.key(of, plan.digest)
 
-    def find(self, key: str | None) -> bytes | None:
-        """Return what is known of something that was proved before, as far as the directory and :meth:`fetch` know."""
-        if key is None or self._cache is None or key in self._known:
-            return self._known.get(key or "")
-        return self._cache.store.get(ENTRIES, key)
-
-    def fetch(self, keys: Iterable[str | None]) -> None:
-        """Look for proofs in shared stores too."""
-        if self._cache is not None:
-            found = self._cache.find(ENTRIES, [key for key in keys if key is not None])
-            self._known.update((key, data) for key, (data, _) in found.items())
+    def find(self, keys: Iterable[str | None]) -> dict[str | None, bytes]:
+        """Return what is known of those that were proved before, by their keys."""
+        found = self._cache.find(ENTRIES, [key for key in keys if key is not None]) if self._cache else {}
+        return {key: data for key, (data, _) in found.items()}
 
     def add(self, key: str | None, known: bytes = b"") -> None:
         """Store that something is proved, and what is ``known`` of it."""

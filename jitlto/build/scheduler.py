@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from jitlto.base.errors import CompileError, JitltoError
 from jitlto.build.assemble import assemble
-from jitlto.build.cache.cache import Cache, Layer, Unit
+from jitlto.build.cache.cache import COMPILED, Cache, Layer, Unit, encode_unit
 from jitlto.build.execution import transport
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.request import CompileRequest
@@ -143,7 +143,7 @@ class Scheduler:
         self.compiled += 1
         if self.cache is not None:
             headers = request.config.found_headers(request.closure, compiled.reads)
-            self.cache.put_unit(task.key, Unit(compiled, headers))
+            self.cache.put(COMPILED, task.key, encode_unit(Unit(compiled, headers)))
         self._deliver(task.requests, compiled, result=result)
 
     def _deliver(

@@ -131,8 +131,8 @@ class Work:
         """
         self.on_links(len(jobs))
         keys = [self.proofs.plan_key(job.plan, of) for job in jobs]
-        self.proofs.fetch(keys)
-        left = [position for position, key in enumerate(keys) if self.proofs.find(key) is None]
+        known = self.proofs.find(keys)
+        left = [position for position, key in enumerate(keys) if key not in known]
         for position in {*range(len(jobs))}.difference(left):
             self.on_link(position)
         alike: dict[Hashable, list[int]] = defaultdict(list)

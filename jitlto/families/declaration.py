@@ -292,12 +292,9 @@ def load_family(path: Path) -> FamilyDeclaration:
 
 
 def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
-    """Read a ``family.toml`` and those that it uses.
+    """Read a ``family.toml`` and those that it uses, unless they are among those ``loaded``, which are added to.
 
-    Args:
-        path: The file.
-        users: The real paths of the files that led to it.
-        loaded: What has been read, by real path; added to.
+    The ``users`` led to it; both are known by real paths.
     """
     document = read_toml(path, FamilyError)
     users = (*users, os.path.realpath(path))

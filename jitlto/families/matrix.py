@@ -105,13 +105,7 @@ class Matrix:
         return next((self._locate(leaf.pointer) for leaf in leaves), None)
 
     def _compile(self, value: object, name: str | None, pointer: str) -> _Node | _Leaf:
-        """Compile a part of the document, and note breaches of the naming convention.
-
-        Args:
-            value: The part.
-            name: The nearest name around it.
-            pointer: Its place.
-        """
+        """Compile a part below its nearest name, and note breaches of the naming convention."""
         if isinstance(value, list):
             return _Node.of(False, pointer, [self._compile(e, name, f"{pointer}/{n}") for n, e in enumerate(value)])
         if not isinstance(value, dict):

@@ -231,11 +231,7 @@ def _check_sources(
     """Check that keys have different sources, unless they differ in ``shared`` parameters alone.
 
     Whoever asked for another value of a parameter on which no source depends would get the same kernel. Of headers only
-    generated ones need be compared: all sources of a group find the same others.
-
-    Args:
-        family, group: The group, and its family.
-        by_content: The keys by their source and, by name, the generated headers that it may include.
+    generated ones need be compared, which are among the contents by name: all sources of a group find the same others.
     """
     for content, (first, *others) in by_content.items():
         generated = "".join(f" and in {name}" for name, _ in content[1:])
@@ -251,13 +247,7 @@ def _check_sources(
 
 
 def _check_used(family: FamilyDeclaration, group: GroupDeclaration, used: Collection[str]) -> None:
-    """Check that each key parameter is used, or may stand for one that is, or tells fragments of groups apart.
-
-    Args:
-        family: The group's family.
-        group: The group.
-        used: The parameters that its template and ``params`` look up.
-    """
+    """Check that each key parameter is used, or may stand for one that is, or tells fragments of groups apart."""
     left = [name for name in group.key if name not in used and name not in group.shared]
     if not (left and family.has_kernels) or not set(used).issubset(group.key):
         return  # without kernels, another family uses its groups, and may tell them apart by any parameter

@@ -181,14 +181,7 @@ class SourceFamily(KernelFamily):
         select: Callable[..., set[FragmentKey]],
         *asked: object,
     ) -> tuple[KernelFamily, dict[str, Any]]:
-        """Return what is selected for a configuration, compiled for an architecture, and what it has of the former.
-
-        Args:
-            select: Gets the configuration and what is ``asked`` of it, and returns the keys of fragments.
-
-        Raises:
-            JitltoError: As ``select``; or the sources are not those of a family, or do not build.
-        """
+        """Return what is selected for a configuration, compiled for an architecture, and what it has of the former."""
         with self._lock:
             self._update()
             given, target = normalize_configuration(configuration, self.parameters, self.name), _target(arch)

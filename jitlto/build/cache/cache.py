@@ -57,11 +57,6 @@ class Cache:
         self.store = store
         self.shared = shared
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was ever compiled for the directory."""
-        return not (self.store.directory / COMPILED).exists()
-
     def find(self, kind: str, keys: Iterable[str]) -> dict[str, tuple[bytes, Layer]]:
         """Return the entries that there are, with their layers; each layer gets what the other has."""
         wanted = list(dict.fromkeys(keys))
@@ -95,10 +90,6 @@ class Cache:
                 units[key] = unit, layer
         return units
 
-    def put_unit(self, key: str, unit: Unit) -> None:
-        """Store a compiled source."""
-        self.put(COMPILED, key, encode_unit(unit))
-
 
 def encode_unit(unit: Unit) -> bytes:
     """Serialise a compiled source as MessagePack."""
@@ -125,7 +116,7 @@ def open_shared_cache() -> Cache | None:
     cache = open_cache()
     if cache is not None and (shared := open_shared(config.current(), PATIENCE)) is not None:
         cache.shared = shared
-        if cache.is_empty:  # the store will be asked soon
+        if not (cache.store.directory / COMPILED).exists():  # the store will be asked soon
             shared.open_soon()
     return cache
 

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from jitlto.base.errors import BuildError, ToolchainError
 from jitlto.build.execution.transport import versions
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _ADDRESS = re.compile(r"dask://((?:[^\s:/@\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5})/?")
@@ -38,7 +37,7 @@ class DaskExecutor(Executor):
             self._shared[key] = self._client.submit(dict, value, key=f"jitlto-{key}")
         return self._shared[key]
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Call ``fn`` in a worker."""
         # Dask's submit takes other keywords.
         return self._executor.submit(partial(fn, **kwargs) if kwargs else fn, *args)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, TypeVar
 
 from jitlto.base.errors import BuildError
 from jitlto.base.files import no_temporary_directory
@@ -29,7 +29,6 @@ from jitlto.build.execution import worker
 from jitlto.build.execution.header_files import SentHeaders, write_headers
 from jitlto.link.parallel import default_workers
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import start; start(*sys.argv[1:])"
@@ -84,9 +83,9 @@ class ProcessExecutor(Executor):
         self._is_shut = False
         self._owner = os.getpid()
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Call ``fn`` in a worker; RuntimeError if the executor was shut down."""
-        return cast("Future[T]", self._threads.submit(self._call, pickle.dumps((fn, args, kwargs))))
+        return self._threads.submit(self._call, pickle.dumps((fn, args, kwargs)))
 
     def send(self, headers: Mapping[str, bytes]) -> SentHeaders:
         """Give all workers a set of headers; return what is pickled in its place.
@@ -114,7 +113,7 @@ class ProcessExecutor(Executor):
         for each in self._workers:
             each.pipe.close()
 
-    def _call(self, call: bytes) -> object:
+    def _call(self, call: bytes) -> Any:
         """Let the worker of this thread make a call, a new one if it has none or that has ended."""
         mine: _Worker | None = self._own.__dict__.pop("worker", None)
         if mine is None or mine.pipe.poll():

@@ -50,7 +50,7 @@ def keep(cache: Cache, root: Path, log: str = "a warning", host: str = "host") -
     source = made.search.closure(SOURCE.encode())
     headers = made.found_headers(source, ["a.cuh", "<0>/host.h"])
     assert list(headers) == ["<0>/host.h"]
-    cache.put_unit(made.key(source), Unit(replace(COMPILED, log=log), headers))
+    cache.put("compiled", made.key(source), encode_unit(Unit(replace(COMPILED, log=log), headers)))
 
 
 def found(cache: Cache, root: Path, source: str = SOURCE, host: str = "host") -> tuple[str, Layer] | None:
