@@ -65,9 +65,8 @@ class Scheduler:
             for batch in batches:
                 missing = self._look_up(batch)
                 sharers = Counter(task.requests[0].head for task in missing)
-                for config in dict.fromkeys(
-                    config for (config, *_), count in sharers.items() if count >= LEAST_SHARERS
-                ):
+                shared = (config for (config, _), count in sharers.items() if count >= LEAST_SHARERS)
+                for config in dict.fromkeys(shared):
                     read_interfaces(self.interfaces, config)  # which would be waited for when the fragments are done
                 for task in missing:
                     job = task.requests[0].job(sharers[task.requests[0].head])
@@ -102,20 +101,19 @@ class Scheduler:
             try:
                 key = request.cache_key
             except JitltoError as error:
-                self._deliver([request], error)
+                self._deliver(_Task("", [request]), error)
                 continue
             if key not in self._tasks:
                 self._tasks[key] = _Task(key, [])
                 new.append(self._tasks[key])
             task = self._tasks[key]
             if task.answer is not None:
-                self._deliver([request], task.answer)
+                self._deliver(_Task(key, [request]), task.answer)
             else:
                 task.requests.append(request)
         wanted = {task.key: task.requests[0].config for task in new}
         for key, (unit, layer) in self.cache.find_units(wanted).items() if self.cache else ():
-            self._tasks[key].answer = unit.compiled
-            self._deliver(self._tasks[key].requests, unit.compiled, layer)
+            self._deliver(self._tasks[key], unit.compiled, layer)
         missing = [task for task in new if task.answer is None and self._holds(task)]
         # The first of each head first: workers then read these side by side, for all that follow.
         first = {task.requests[0].head: task for task in reversed(missing)}
@@ -127,34 +125,33 @@ class Scheduler:
         try:
             request.check(request.rendered)
         except JitltoError as error:
-            task.answer = error
-            self._deliver(task.requests, error)
+            self._deliver(task, error)
         return task.answer is None
 
     def _finish(self, future: Future[CompileResult], task: _Task) -> None:
         try:
             result = transport.result_of(future)
         except (CompileError, WorkerDied) as error:
-            task.answer = error
-            self._deliver(task.requests, error)
+            self._deliver(task, error)
             return
         request = task.requests[0]
-        task.answer = compiled = request.name_parameters(result.compiled)
+        compiled = request.name_parameters(result.compiled)
         self.compiled += 1
         if self.cache is not None:
             headers = request.config.found_headers(request.closure, compiled.reads)
             self.cache.put(COMPILED, task.key, encode_unit(Unit(compiled, headers)))
-        self._deliver(task.requests, compiled, result=result)
+        self._deliver(task, compiled, result=result)
 
     def _deliver(
         self,
-        requests: Sequence[CompileRequest],
+        task: _Task,
         answer: CompiledSource | JitltoError,
         layer: Layer = Layer.MEMORY,
         result: CompileResult | None = None,
     ) -> None:
-        """Give requests the answer of their task: for the first from a layer, or the result of a compile."""
-        for request in requests:
+        """Answer a task and its requests: for the first from a layer, or with the result of a compile."""
+        task.answer = answer
+        for request in task.requests:
             try:
                 if isinstance(answer, JitltoError):
                     raise answer

@@ -38,9 +38,6 @@ class Shard:
             raise BuildError(f"invalid shard {text!r}", code="build-invalid-shard", hint=hint)
         return shard
 
-    def __str__(self) -> str:
-        return f"{self.number}/{self.count}"
-
 
 def select(requests: Sequence[CompileRequest], shard: Shard) -> list[CompileRequest]:
     """Return a shard's share of the requests of a build: some of every group, and all that one compile makes."""
