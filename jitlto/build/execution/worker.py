@@ -25,7 +25,7 @@ OF_SIGNAL = 128
 shared_directory: Path | None = None
 
 
-def start(descriptor: str, program: str, shared: str) -> NoReturn:
+def start(descriptor: str, program: str, shared: str) -> tuple[Connection, int]:
     """Start a worker, and wait until it or the program ends, or the program sends SIGTERM; then end all that is left.
 
     The exit status is the worker's.
@@ -34,6 +34,9 @@ def start(descriptor: str, program: str, shared: str) -> NoReturn:
         descriptor: Of the worker's side of the connection to the program.
         program: Its process id.
         shared: The directory, which is removed if the program has ended.
+
+    Returns:
+        In the worker, the arguments of :func:`work`.
     """
     global shared_directory
     shared_directory, pipe, this = Path(shared), Connection(int(descriptor)), os.getpid()
@@ -42,7 +45,7 @@ def start(descriptor: str, program: str, shared: str) -> NoReturn:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # to wait for what the worker leaves, whose time then counts
     if (worker := os.fork()) == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, awaited)
-        _work(pipe, this)
+        return pipe, this
     pipe.close()
     with contextlib.suppress(OSError):  # as the worker itself does; whoever is first
         os.setpgid(worker, worker)
@@ -61,7 +64,7 @@ def start(descriptor: str, program: str, shared: str) -> NoReturn:
     sys.exit(status if status >= 0 else OF_SIGNAL - status)
 
 
-def _work(pipe: Connection, parent: int) -> NoReturn:
+def work(pipe: Connection, parent: int) -> NoReturn:
     """Answer calls until the program or the parent ends."""
     try:
         os.setpgid(0, 0)  # compilers that it starts end with it

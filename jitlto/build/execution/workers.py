@@ -31,7 +31,7 @@ from jitlto.link.parallel import default_workers
 
 T = TypeVar("T")
 
-_COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import start; start(*sys.argv[1:])"
+_COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import start, work; work(*start(*sys.argv[1:]))"
 _BYTES_PER_JOB = 2 << 30  # for the largest CCCL headers NVRTC takes half a GiB, and snapshots three times as much
 _NO_DRIVER = "no-driver"
 
