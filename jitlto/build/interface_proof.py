@@ -7,21 +7,33 @@ interfaces are in reverse order, so that none can borrow from those that precede
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from itertools import combinations
 
-from jitlto.base.errors import BuildError, FamilyError
+import msgspec
+
+from jitlto.base.errors import BuildError, CompileError, FamilyError
 from jitlto.base.mangling import demangle, parameter_types, qualified_name
+from jitlto.build.cache.cache import Cache, decode
 from jitlto.build.cache.keys import CompileConfig
+from jitlto.build.execution import transport
 from jitlto.build.execution.request import CompileRequest
-from jitlto.build.interface_compiler import PROBE_NAME, InterfaceCompiler
 from jitlto.build.interfaces import place_of
-from jitlto.compile.compiler import CompiledSource
+from jitlto.compile.compiler import CompiledSource, CompileJob
 from jitlto.compile.diagnostics import ERROR, find_hint
-from jitlto.record.fragment import Values, agrees
-from jitlto.record.headers import interfaces_first
+from jitlto.compile.nvrtc_program import program_name
+from jitlto.compile.snapshot import LEAST_SHARERS
+from jitlto.cuda.ptx import parse_ptx
+from jitlto.record.fragment import ImageKind, Values, agrees
+from jitlto.record.headers import Source, interfaces_first
+
+# What logs call a text.
+_NAME = "interfaces.cu"
+_KIND, _REVISION = "interfaces", 7  # of entries in the build cache
 
 #: What no interface declares as a fragment requires it: family and symbol, sorted.
 Faults = tuple[tuple[str, str], ...]
@@ -49,6 +61,60 @@ _PACKS = re.compile(rb"#[ \t]*pragma[ \t]+pack[ \t]*\([ \t]*(?!pop\b|\))")
 _NAMELESS = re.compile(r"\{(?:lambda|unnamed|default arg|parm)|\(anonymous|'lambda|'unnamed")
 _FUNCTION_ARGUMENT = re.compile(r"&\(([\w:]+)\([^()]*\)\)")  # a template argument, which is spelled with its parameters
 _TYPE = re.compile(r"_ZN12jitlto_probe4typeILi(\d+)E")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a compile said, as kept in the build cache: its log if it failed, else the symbols of its PTX."""
+
+    log: str = ""
+    found: tuple[str, ...] = ()
+
+
+def compile_text(job: CompileJob) -> Answer:
+    """Compile a job to PTX for each of its architectures."""
+    compiler = transport.find_compiler(job.toolchain)
+    try:
+        texts = compiler.make(job, [(ImageKind.PTX, each) for each in job.architectures]).images.values()
+    except CompileError as error:
+        return Answer((error.log or str(error)).replace(program_name(job.source.text), _NAME))
+    return Answer(found=tuple(dict.fromkeys(name for text in texts for name in parse_ptx(text.decode()).declarations)))
+
+
+class InterfaceCompiler:
+    """Has texts compiled, all at the same time and each once.
+
+    Args:
+        pool: Where they are compiled.
+        cache: Where answers are looked up and kept.
+    """
+
+    def __init__(self, pool: Executor, cache: Cache | None) -> None:
+        self._pool, self._cache = pool, cache
+        self._asked: dict[str, Callable[[], Answer]] = {}
+
+    def ask(self, config: CompileConfig, text: str, headers: Mapping[str, bytes]) -> Callable[[], Answer]:
+        """Begin to compile a text, which can reach some headers; return what waits for the answer."""
+        source = Source(text.encode(), headers)
+        key = config.key(source, f"{_KIND} {_REVISION}")
+        if key not in self._asked:
+            tool = config.toolchain
+            how = config.architectures, config.options, ()
+            job = CompileJob(tool.name, tool.identify(()), source, *how, sharers=LEAST_SHARERS)
+            self._asked[key] = functools.cache(self._start(key, job))
+        return self._asked[key]
+
+    def _start(self, key: str, job: CompileJob) -> Callable[[], Answer]:
+        if self._cache is not None and (known := decode(self._cache.find(_KIND, [key]).get(key, (b"",))[0], Answer)):
+            return lambda: known
+        running = transport.submit(self._pool, job, compile_text)
+
+        def finish() -> Answer:
+            answer = transport.result_of(running)
+            if self._cache is not None:
+                self._cache.put(_KIND, key, msgspec.msgpack.encode(answer))
+            return answer
+
+        return finish
 
 
 class InterfaceProof:
@@ -197,7 +263,7 @@ def _alone_error(config: CompileConfig, interface: str, log: str) -> BuildError:
         places = [place_of(config, name, text.count(10, 0, each.start()) + 1) for name, text, each in opened]
         where, code = (places or [place_of(config, interface, 1)])[-1], "build-interface-pack"
         what, hint = f"{interface} leaves #pragma pack open", "end it with #pragma pack(pop) in the same header"
-    elif first and first["file"] != PROBE_NAME:
+    elif first and first["file"] != _NAME:
         where, lines = place_of(config, first["file"], int(first["line"])), log[first.end() :].partition("\n\n")[0]
         what += "\n  ".join([first["text"], *filter(None, lines.splitlines())])
         hint = find_hint(log) or "include in it what it uses: every source is compiled behind it"

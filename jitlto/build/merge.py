@@ -11,8 +11,7 @@ from jitlto.base.errors import BuildError
 from jitlto.base.text import describe_differences, pluralize
 from jitlto.build.cache.cache import Cache
 from jitlto.build.interfaces import check_interfaces
-from jitlto.build.proof import Planned, prove_once
-from jitlto.build.proofs import Proofs
+from jitlto.build.proof import Planned, Proofs, prove_once
 from jitlto.build.uses import check_uses
 from jitlto.database import FragmentDatabase, writer
 from jitlto.record.family_record import FamilyRecord, PartRecord

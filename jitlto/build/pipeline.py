@@ -17,13 +17,11 @@ from jitlto.build.cache.cache import Cache, CacheUse
 from jitlto.build.causes import found_in, group_causes
 from jitlto.build.execution.events import Observer
 from jitlto.build.execution.request import CompileRequest
-from jitlto.build.execution.workers import ProcessExecutor, default_jobs
-from jitlto.build.interface_compiler import InterfaceCompiler
-from jitlto.build.interface_proof import InterfaceProof, find_broken
+from jitlto.build.execution.workers import ProcessExecutor
+from jitlto.build.interface_proof import InterfaceCompiler, InterfaceProof, find_broken
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.merge import MergeReport
-from jitlto.build.proof import Planned, prove_once
-from jitlto.build.proofs import Proofs
+from jitlto.build.proof import Planned, Proofs, prove_once
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.scheduler import Scheduler
 from jitlto.build.shards import Shard
@@ -96,7 +94,7 @@ def build(
     sources = _select(sources, only) if only else sources
     with ExitStack() as stack:
         if executor is None:
-            executor = ProcessExecutor(jobs or default_jobs())
+            executor = ProcessExecutor(jobs)
             stack.callback(executor.shutdown, cancel_futures=True)
         compiler = InterfaceCompiler(executor, cache)
         scheduler = Scheduler(executor, compiler, cache, observer, begin, keep_going)

@@ -29,6 +29,7 @@ from jitlto.compile.compiler import Toolchain, find_toolchain
 from jitlto.compile.declarations import line_of
 from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.sides import show_sides
+from jitlto.compile.source_files import walk_sources
 from jitlto.cuda import nvjitlink
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource, render_family
@@ -364,3 +365,35 @@ def family_record(family: FamilyDeclaration, files: dict[str, bytes] | None = No
         family.interfaces,
         choices=tuple(InterfaceHeaders(v, tuple(sorted(texts[v] - common))) for v in sorted(texts) if v),
     )
+
+
+def family_files(families: Iterable[FamilyDeclaration]) -> list[Path]:
+    """List the files that building families may read, but for jitlto's own, as absolute paths; sorted.
+
+    They are declarations and matrices, all in the directories of templates and headers, and what rendered sources name
+    elsewhere: outside the directories, hidden, or behind links.
+
+    Raises:
+        JitltoError: If a family cannot be rendered.
+    """
+    every: set[Path] = set()
+    for family in families:
+        named, folders = declared_places(family)
+        every.update(named, walk_sources(sorted({*folders, *family.include}), thorough=False))
+        search, names = header_search(family), set[str]()
+        for each in render(family):
+            if each.group.binary:
+                every.add(Path(each.text))
+            else:
+                names |= search.closure(each.source.encode(), each.headers).headers.keys()
+        every.update(filter(None, map(search.path, names)))
+    own = {path for path in every if path.is_file() and STD_HEADERS not in path.parents}  # reading a FIFO would block
+    return sorted({files.normal_path(path.absolute()) for path in own})
+
+
+def declared_places(family: FamilyDeclaration) -> tuple[set[Path], set[Path]]:
+    """Return the files that a declaration names, itself too, and the directories of its templates."""
+    templates = {group.template for group in family.groups if group.template}
+    templates |= {template for _, template in family.generated}
+    matrices = {group.matrix for group in family.groups if group.matrix}
+    return {family.path, *matrices, *templates}, {*family.templates, *(each.parent for each in templates)}

@@ -16,8 +16,7 @@ from jitlto.build.execution import transport
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.workers import WorkerDied
-from jitlto.build.interface_compiler import InterfaceCompiler
-from jitlto.build.interface_proof import read_interfaces
+from jitlto.build.interface_proof import InterfaceCompiler, read_interfaces
 from jitlto.compile.compiler import CompiledSource, CompileResult
 from jitlto.compile.snapshot import LEAST_SHARERS
 from jitlto.record.fragment import Fragment

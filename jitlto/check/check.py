@@ -9,8 +9,7 @@ from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import PATIENCE
 from jitlto.build.causes import Found, group_causes
-from jitlto.build.proof import MOST_KERNELS, FamilyProof, prove
-from jitlto.build.proofs import Proofs
+from jitlto.build.proof import MOST_KERNELS, FamilyProof, Proofs, prove
 from jitlto.check.compare import choose_kernels, compare_family
 from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink

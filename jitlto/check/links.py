@@ -13,7 +13,7 @@ from jitlto.base.errors import ArchitectureError, JitltoError, VersionError
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture
 from jitlto.build.causes import Found, found_in
-from jitlto.build.proofs import Proofs
+from jitlto.build.proof import Proofs
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_read, linked_kind, select_image
 from jitlto.cuda.nvjitlink import InputKind

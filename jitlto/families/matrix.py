@@ -40,10 +40,6 @@ class _Leaf:
     pointer: str  # its place in the document, a JSON pointer (RFC 6901)
     count: ClassVar[int] = 1
 
-    @property
-    def only(self) -> "list[_Leaf]":
-        return [self]
-
 
 @dataclass(frozen=True, slots=True)
 class _Node:
@@ -53,15 +49,12 @@ class _Node:
     pointer: str
     items: "Sequence[_Node | _Leaf]"  # an object's in the order of their names
     count: int  # of its combinations
-    only: list[_Leaf]  # of its combination if there is one
 
     @classmethod
     def of(cls, is_object: bool, pointer: str, items: "Sequence[_Node | _Leaf]") -> "_Node":
         """Return a node without branches that give no combination, unless it gives none itself: errors need them."""
         count = (math.prod if is_object else sum)(item.count for item in items)
-        items = [item for item in items if item.count] if count else items
-        only = [leaf for item in items for leaf in item.only] if count == 1 else []
-        return cls(is_object, pointer, items, count, only)
+        return cls(is_object, pointer, [item for item in items if item.count] if count else items, count)
 
 
 class Matrix:
@@ -199,9 +192,11 @@ def _leaves(node: _Node | _Leaf) -> Iterator[_Leaf]:
 
 def _ways(node: _Node | _Leaf) -> Iterator[list[_Leaf]]:
     """Return the leaves of each combination."""
-    if isinstance(node, _Leaf) or node.count < 2:
-        return iter([node.only] * node.count)
-    return _product(node.items) if node.is_object else chain.from_iterable(map(_ways, node.items))
+    if isinstance(node, _Leaf):
+        return iter([[node]])
+    if not node.is_object:
+        return chain.from_iterable(map(_ways, node.items))
+    return _product(node.items) if node.count and node.items else iter([[]] * node.count)
 
 
 def _product(items: Sequence[_Node | _Leaf]) -> Iterator[list[_Leaf]]:

@@ -11,10 +11,9 @@ from jitlto.base import config
 from jitlto.base.errors import ProjectError
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import open_shared_cache
-from jitlto.build.family_files import family_files
 from jitlto.build.merge import MergeReport, merge_databases
 from jitlto.build.pipeline import BuildReport
-from jitlto.build.rendered_families import family_record, render, with_used
+from jitlto.build.rendered_families import family_files, family_record, render, with_used
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration

@@ -21,7 +21,7 @@ from jitlto.base.errors import ProjectError
 from jitlto.base.types import DTYPES, Parameter, find_scalar
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import open_shared_cache
-from jitlto.build.family_files import family_files
+from jitlto.build.rendered_families import family_files
 from jitlto.database import FragmentDatabase
 from jitlto.families import declaration
 from jitlto.families.declaration import FamilyDeclaration

@@ -24,9 +24,8 @@ from jitlto.base.log import log, warn_once
 from jitlto.base.versions import Architecture
 from jitlto.build.cache.cache import open_cache
 from jitlto.build.execution.workers import local_executor
-from jitlto.build.family_files import declared_places
 from jitlto.build.pipeline import build
-from jitlto.build.rendered_families import RenderedFamilies
+from jitlto.build.rendered_families import RenderedFamilies, declared_places
 from jitlto.compile.compiler import find_toolchain
 from jitlto.compile.source_files import walk_places
 from jitlto.cuda import device

@@ -10,9 +10,9 @@ import pytest
 
 from jitlto.base.errors import ArchitectureError, BuildError, FamilyError, RenderError, VersionError
 from jitlto.base.versions import Architecture, Version
-from jitlto.build.family_files import family_files
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
+from jitlto.build.rendered_families import family_files
 from jitlto.build.shards import Shard
 from jitlto.check.check import check
 from jitlto.cuda import nvfatbin, nvjitlink

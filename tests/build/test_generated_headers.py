@@ -16,10 +16,9 @@ from jitlto.base.errors import (
     RenderError,
 )
 from jitlto.build.cache.cache import open_cache
-from jitlto.build.family_files import family_files
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import BuildReport, build
-from jitlto.build.rendered_families import RenderedFamilies, render
+from jitlto.build.rendered_families import RenderedFamilies, family_files, render
 from jitlto.build.shards import Shard
 from jitlto.cuda import toolkit
 from jitlto.database import FragmentDatabase

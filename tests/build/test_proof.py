@@ -12,8 +12,7 @@ from jitlto.base.errors import BuildError, CompileError
 from jitlto.base.versions import Architecture
 from jitlto.build import proof
 from jitlto.build.causes import group_causes
-from jitlto.build.proof import FamilyProof, Planned, prove_once, require_kernels
-from jitlto.build.proofs import Proofs
+from jitlto.build.proof import FamilyProof, Planned, Proofs, prove_once, require_kernels
 from jitlto.database import FragmentDatabase
 from jitlto.database.writer import write
 from jitlto.record.family_record import FamilyRecord, GroupRecord

@@ -13,7 +13,7 @@ import pytest
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture
-from jitlto.build.proofs import ENTRIES, Proofs
+from jitlto.build.proof import ENTRIES, Proofs
 from jitlto.check.check import check
 from jitlto.check.links import Work
 from jitlto.database import FragmentDatabase

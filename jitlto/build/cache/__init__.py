@@ -1,1 +1,1 @@
-"""The build cache: compiler output by content, and the reasons for a rebuild."""
+"""The build cache: compiler output by content."""

@@ -52,11 +52,6 @@ def _death(status: int) -> WorkerDied:
     return WorkerDied(f"a worker process was killed by {name}", hint=hint)
 
 
-def default_jobs() -> int:
-    """Return the number of compilers to run in parallel: at most one per core of this process, limited by memory."""
-    return default_workers(_BYTES_PER_JOB)
-
-
 @dataclass(frozen=True, slots=True)
 class _Worker:
     process: subprocess.Popen[bytes]  # its parent
@@ -70,11 +65,12 @@ class ProcessExecutor(Executor):
     next call gets a new worker. Workers end with the process that started them, even if it is killed.
 
     Args:
-        workers: The maximum number of processes, which are started on demand.
+        workers: The maximum number of processes, which are started on demand; by default one for each core of this
+            process, if memory allows.
     """
 
-    def __init__(self, workers: int) -> None:
-        self._threads = ThreadPoolExecutor(max(1, workers))
+    def __init__(self, workers: int | None = None) -> None:
+        self._threads = ThreadPoolExecutor(workers or default_workers(_BYTES_PER_JOB))
         self._own = threading.local()  # the idle worker of a thread
         self._lock = threading.RLock()  # of what follows
         self._workers: list[_Worker] = []  # those that have ended too
@@ -183,6 +179,6 @@ def local_executor() -> ProcessExecutor:
     Its workers share neither working directory nor threads with this process, and a crash ends only a worker.
     """
     if (process := os.getpid()) not in _local:
-        made = _local.setdefault(process, ProcessExecutor(default_jobs()))
+        made = _local.setdefault(process, ProcessExecutor())
         atexit.register(made.shutdown, cancel_futures=True)
     return _local[process]
