@@ -62,8 +62,6 @@ _ALIASES: tuple[tuple[Scalar, tuple[str, ...]], ...] = (
     (Scalar("float2", "c8", 8), ("cuda::std::complex<float>", "cuFloatComplex", "cuComplex")),
     (Scalar("double2", "c16", 16), ("cuda::std::complex<double>", "cuDoubleComplex")),
 )  # fmt: skip
-#: The scalar types.
-SCALARS = tuple(scalar for scalar, _ in _ALIASES)
 _BY_NAME = {name: scalar for scalar, aliases in _ALIASES for name in (scalar.name, *aliases)}
 #: The names of scalar types in C++.
 TYPE_NAMES = frozenset(_BY_NAME)

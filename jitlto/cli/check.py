@@ -14,12 +14,12 @@ import msgspec
 from jitlto.base.diagnostic import Severity
 from jitlto.base.text import pluralize
 from jitlto.base.versions import Architecture
+from jitlto.check.check import CheckResult, FamilyCheck
 from jitlto.check.check import check as check_database
 from jitlto.cli.ending import SHOWN, print_diagnostics
 from jitlto.cli.output import print_annotations, print_result, progress
 from jitlto.cli.parameters import PATH, github_option, jobs_option, json_option, targets_option
 from jitlto.cli.selection import DATABASE, open_database
-from jitlto.record.check_result import CheckResult, FamilyCheck
 
 if TYPE_CHECKING:
     from jitlto.check.operators import OperatorCheck, OperatorsResult

@@ -7,7 +7,7 @@ import pytest
 from jitlto.base.errors import DatabaseError
 from jitlto.base.versions import Architecture
 from jitlto.build.pipeline import build
-from jitlto.check.check import check
+from jitlto.check.check import FamilyCheck, check
 from jitlto.compile.compiler import find_toolchain
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import ltoir_links
@@ -15,7 +15,6 @@ from jitlto.cuda.toolkit import find_binary
 from jitlto.database import FragmentDatabase
 from jitlto.database.writer import write
 from jitlto.families.declaration import load_family
-from jitlto.record.check_result import FamilyCheck
 from jitlto.record.fragment import ImageKind
 from tests.support.errors import raises
 from tests.support.families import MINI, tiered, write_family

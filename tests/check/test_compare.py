@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from jitlto.base.versions import Version
-from jitlto.check.check import check
+from jitlto.check.check import CheckResult, check
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import linkable_architectures
 from jitlto.cuda.nvjitlink import Linked, LinkInput
 from jitlto.database import FragmentDatabase
-from jitlto.record.check_result import CheckResult
 from tests.support.families import built
 
 FAMILY = """

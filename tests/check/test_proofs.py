@@ -14,11 +14,10 @@ from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.build.proof import ENTRIES, Proofs
-from jitlto.check.check import check
+from jitlto.check.check import CheckResult, FamilyCheck, check
 from jitlto.check.links import Work
 from jitlto.database import FragmentDatabase
 from jitlto.plan.plan import Plan
-from jitlto.record.check_result import CheckResult, FamilyCheck
 from tests.support.memory_stores import MemoryStores
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from jitlto.base.errors import ArgumentError
-from jitlto.base.types import DTYPES, SCALARS, Parameter
+from jitlto.base.types import DTYPES, Parameter
 from jitlto.launch.arguments import Pointer
 from tests.support import arrays, exercise_core, launch_core
 from tests.support.arrays import DLTensor
 
-_DTYPES = {DTYPES[scalar.typestr] for scalar in SCALARS}  # PyTorch's names
+_DTYPES = set(DTYPES.values())  # PyTorch's names
 
 
 def odd_tensors(torch: Any) -> list[Any]:
