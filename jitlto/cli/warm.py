@@ -15,7 +15,7 @@ from jitlto.cli.output import print_result, progress
 from jitlto.cli.parameters import PATH, jobs_option, json_option, parse_pairs, targets_option
 from jitlto.cli.selection import DATABASE, DB_HELP, find_family, is_other_file
 from jitlto.cuda import device, nvjitlink
-from jitlto.runtime.warming import WarmJobs, WarmOutcome, WarmResult, family_jobs, link_jobs, recorded_jobs
+from jitlto.runtime.warming import WarmJob, WarmJobs, WarmResult, family_jobs, link_jobs, recorded_jobs
 from jitlto.source.load import load
 
 
@@ -76,9 +76,9 @@ def _jobs(target: Path, settings: Sequence[str], targets: Sequence[Architecture]
     return family_jobs(family, parse_pairs(settings), targets or [None])
 
 
-def _found(outcome: WarmOutcome) -> Found:
+def _found(outcome: WarmJob) -> Found:
     assert outcome.error is not None  # noqa: S101 - failures have one
-    request = outcome.job.request
+    request = outcome.request
     subject = f"{request.family}/{request.entry}" if request.entry else request.family
     return found_in(outcome.error, subject, request.configuration, outcome.arch)
 

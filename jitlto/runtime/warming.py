@@ -31,14 +31,23 @@ _FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to the shared 
 
 @dataclass(frozen=True, slots=True)
 class WarmJob:
-    """One plan to link, for the current device if ``arch`` is None; ``find`` finds its family by name."""
+    """A kernel to link, and what came of it: the layer that it is from, ``link`` if it was linked now, or an error.
+
+    One that another job links has neither.
+    """
 
     request: Request
-    arch: Architecture | None
-    find: Callable[[str], KernelFamily]
+    target: Architecture | None  # None for that of the current device
+    find: Callable[[str], KernelFamily]  # finds its family by name
+    plan: Plan | None = None
+    layer: str = ""
+    error: JitltoError | None = None
 
-    def plan(self) -> Plan:
-        return self.find(self.request.family).plan_request(self.request, self.arch)
+    @property
+    def arch(self) -> str | None:
+        """The architecture; None for that of a device that was not found."""
+        arch = self.plan.target if self.plan else self.target
+        return arch and arch.sm
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,35 +60,16 @@ class WarmJobs:
 
 
 @dataclass(frozen=True, slots=True)
-class WarmOutcome:
-    """The outcome of a job: its plan, and the layer of the kernel (``link`` if it was linked now) or an error.
-
-    A kernel that another job links has neither.
-    """
-
-    job: WarmJob
-    plan: Plan | None = None
-    layer: str = ""
-    error: JitltoError | None = None
-
-    @property
-    def arch(self) -> str | None:
-        """The architecture; None for that of a device that was not found."""
-        arch = self.plan.target if self.plan else self.job.arch
-        return arch and arch.sm
-
-
-@dataclass(frozen=True, slots=True)
 class WarmResult:
-    """What was linked: of each digest one outcome."""
+    """What was linked: of each digest one job."""
 
-    outcomes: list[WarmOutcome]
+    outcomes: list[WarmJob]
     packed: int = 0  # kernels in the written pack
     shared: int = 0  # kernels that were written to the shared store, which had lacked them
     unshared: int = 0  # kernels that could not be written to it
 
     @property
-    def failures(self) -> list[WarmOutcome]:
+    def failures(self) -> list[WarmJob]:
         return [outcome for outcome in self.outcomes if outcome.error]
 
     @property
@@ -181,10 +171,10 @@ def link_jobs(
     claimed: dict[str, object] = {}  # by digest
     kernels: dict[str, bytes] = {}
 
-    def work(job: WarmJob) -> WarmOutcome:
-        plan, mine = job.plan(), object()
+    def work(job: WarmJob) -> WarmJob:
+        plan, mine = job.find(job.request.family).plan_request(job.request, job.target), object()
         if claimed.setdefault(plan.digest, mine) is not mine:  # setdefault is atomic
-            return WarmOutcome(job, plan)
+            return replace(job, plan=plan)
         key = plan.link_key
 
         def link() -> LinkedKernel:
@@ -195,12 +185,12 @@ def link_jobs(
         if shared is not None and kernel.layer not in ("link", "store"):
             shared.put(KERNELS, key.digest, payload)
         plan.services.kernel_cache.warn(plan.chosen, kernel)
-        return WarmOutcome(job, plan, kernel.layer)
+        return replace(job, plan=plan, layer=kernel.layer)
 
-    done: dict[int, WarmOutcome] = {}
+    done: dict[int, WarmJob] = {}
     for position, job, outcome in run_parallel(work, jobs, workers):
         on_job(position)
-        done[position] = WarmOutcome(job, error=outcome) if isinstance(outcome, JitltoError) else outcome
+        done[position] = replace(job, error=outcome) if isinstance(outcome, JitltoError) else outcome
     outcomes = [done[position] for position in sorted(done)]
     if output is not None and kernels:
         _write(output, outcomes, kernels)
@@ -214,8 +204,8 @@ def link_jobs(
     return WarmResult([_verified(each, cache) for each in once], 0, written, unshared)
 
 
-def _verified(outcome: WarmOutcome, cache: KernelCache) -> WarmOutcome:
-    """Return the outcome, or a failure if the kernel was linked but the cache does not hold it."""
+def _verified(outcome: WarmJob, cache: KernelCache) -> WarmJob:
+    """Return a job that is done, or a failure if the kernel was linked but the cache does not hold it."""
     if outcome.plan is None or cache.find(outcome.plan.digest, outcome.plan.database.path):
         return outcome
     place = user_caches()[0]
@@ -228,14 +218,14 @@ def _verified(outcome: WarmOutcome, cache: KernelCache) -> WarmOutcome:
     return replace(outcome, layer="", error=error)
 
 
-def _write(output: Path, outcomes: Sequence[WarmOutcome], kernels: Mapping[str, bytes]) -> None:
+def _write(output: Path, outcomes: Sequence[WarmJob], kernels: Mapping[str, bytes]) -> None:
     """Write a pack of kernels, of the requests that lead to them, and of what their databases hold."""
     answers: dict[str, bytes] = {}
     contents: dict[str, bytes] = {}
     for each in outcomes:
         if each.plan and each.plan.digest in kernels:
-            family = each.job.find(each.job.request.family)
-            answers |= find_answers(family, each.job.request, each.plan)
+            family = each.find(each.request.family)
+            answers |= find_answers(family, each.request, each.plan)
             contents[family.contents.key] = family.contents.encode()
     try:
         packs.write(output, {KERNELS: kernels, REQUESTS: answers, CONTENTS: contents})
