@@ -62,6 +62,8 @@ class Chooser(Shared):
     def __call__(self, **problem: object) -> Best:
         """Return the best variant for a problem: its sizes and parameters.
 
+        What was measured for the nearest bucket goes first; of what is equally near, the user's own.
+
         Args:
             **problem: Sizes and parameters; ``entry``: the entrypoint's group, if several are tuned.
 
@@ -69,7 +71,12 @@ class Chooser(Shared):
             PlanError: If it is no problem of the family.
             JitltoError: As :meth:`KernelFamily.launcher`.
         """
-        return self.choose(problem)
+        asked = Problem.read(self._family, problem)
+        about = self._family.name, asked.entry, asked.configuration, asked.bucket, device.current_kind()
+        exact = [name for name, rule in asked.record.sizes if rule == "exact"]
+        found = [entry for layer in self.knowledge for entry in layer.find(*about, exact)]
+        answers = map(asked.answer, sorted(found, key=lambda entry: entry.distance(asked.bucket)))
+        return next(filter(None, answers), None) or asked.default()
 
     def forget(self) -> None:
         """Forget all answers, and what was read."""
@@ -80,18 +87,6 @@ class Chooser(Shared):
     def knowledge(self) -> tuple[Wisdom, Wisdom]:
         """The wisdom that it looks problems up in, read at the first: the user's own, and that beside the database."""
         return wisdom_file.read_for(self._family.location, self._family.session.config.wisdom)
-
-    def choose(self, problem: Mapping[str, object]) -> Best:
-        """Return the best variant for a problem, without looking at earlier answers.
-
-        What was measured for the nearest bucket goes first; of what is equally near, the user's own.
-        """
-        asked = Problem.read(self._family, problem)
-        about = self._family.name, asked.entry, asked.configuration, asked.bucket, device.current_kind()
-        exact = [name for name, rule in asked.record.sizes if rule == "exact"]
-        found = [entry for layer in self.knowledge for entry in layer.find(*about, exact)]
-        answers = map(asked.answer, sorted(found, key=lambda entry: entry.distance(asked.bucket)))
-        return next(filter(None, answers), None) or asked.default()
 
 
 @dataclass(frozen=True)
