@@ -39,14 +39,6 @@ class OperatorCheck(msgspec.Struct, frozen=True):
         return not self.diagnostics
 
 
-class OperatorsResult(msgspec.Struct, frozen=True):
-    """The check of a package's operators."""
-
-    package: str
-    holds: bool
-    operators: tuple[OperatorCheck, ...]
-
-
 def find_operators(name: str) -> list[Operator]:
     """Import a package with all of its modules, or a module, and return the operators that it declares, by name.
 
@@ -79,7 +71,9 @@ def _import(name: str) -> Any:
         raise OperatorError(what, code="operator-import", where=name or repr(name), hint=hint) from error
 
 
-def check_operators(target: str, archs: Sequence[Architecture] = (), *, workers: int | None = None) -> OperatorsResult:
+def check_operators(
+    target: str, archs: Sequence[Architecture] = (), *, workers: int | None = None
+) -> tuple[OperatorCheck, ...]:
     """Check the operators of a package: that calls of every dtype and flag plan, fit the kernel's signature, and link.
 
     They link for these architectures; by default, for the lowest that a kernel's fragments run on.
@@ -87,8 +81,7 @@ def check_operators(target: str, archs: Sequence[Architecture] = (), *, workers:
     Raises:
         OperatorError: As :func:`find_operators`; or if the values of a flag are not known.
     """
-    checks = tuple(_check(operator, archs, workers) for operator in find_operators(target))
-    return OperatorsResult(target, all(check.holds for check in checks), checks)
+    return tuple(_check(operator, archs, workers) for operator in find_operators(target))
 
 
 def _check(operator: Operator, archs: Sequence[Architecture], workers: int | None) -> OperatorCheck:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -22,7 +22,7 @@ from jitlto.cli.parameters import PATH, github_option, jobs_option, json_option,
 from jitlto.cli.selection import DATABASE, open_database
 
 if TYPE_CHECKING:
-    from jitlto.check.operators import OperatorCheck, OperatorsResult
+    from jitlto.check.operators import OperatorCheck
 
 
 @click.command(epilog="Example: jitlto check search.fragdb --link sm_90")
@@ -58,7 +58,6 @@ def check(
     With --operators, PACKAGE is imported with its modules, or a module alone. Calls of every dtype and flag of each
     operator that this declares must choose a kernel, fit its signature, and link.
     """
-    result: CheckResult | OperatorsResult
     checks: Sequence[FamilyCheck | OperatorCheck]
     if operators is not None:
         from jitlto.check.operators import check_operators  # imported late: what declares operators, 30 ms
@@ -67,8 +66,9 @@ def check(
             raise click.UsageError("--operators goes with --link, --jobs and --json only")
         # As for `python -m`: a package of a checkout need not be installed.
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text
-        result = check_operators(operators, archs, workers=jobs)
-        lines, checks = _operator_lines(result.operators), result.operators
+        checks = checked = check_operators(operators, archs, workers=jobs)
+        told = {"package": operators, "holds": all(each.holds for each in checked), "operators": checked}
+        lines = _operator_lines(checked)
     else:
         if database is None:
             raise click.UsageError(f"name a database ({DATABASE}), or the package of --operators")
@@ -78,20 +78,15 @@ def check(
                 opened, (*([family] if family else []), *names), targets=archs, compare=not no_compare, workers=jobs,
                 on_links=shown.add, on_link=shown.step,
             )  # fmt: skip
-        lines, checks = _lines(result), result.families
+        lines, checks, told = _lines(result), result.families, msgspec.structs.asdict(result)
     found = [found for each in checks for found in each.diagnostics]
     print_diagnostics(each for each in found if each.severity is Severity.ERROR)
     print_annotations(found if as_github else ())
-    print_result({"diagnostics": found} | _without_diagnostics(result), lines, as_json=as_json)
-    return int(not result.holds)
-
-
-def _without_diagnostics(result: CheckResult | OperatorsResult) -> dict[str, Any]:
-    """Return a result as JSON has it, but for what was found in each family or operator."""
-    shown: dict[str, Any] = msgspec.to_builtins(result)
-    for each in shown.get("families") or shown["operators"]:
-        del each["diagnostics"]
-    return shown
+    told = msgspec.to_builtins(told)
+    for each in told.get("families") or told["operators"]:
+        del each["diagnostics"]  # which are told together
+    print_result({"diagnostics": found} | told, lines, as_json=as_json)
+    return int(not told["holds"])
 
 
 def _operator_lines(checks: Iterable[OperatorCheck]) -> Iterator[str]:

@@ -200,7 +200,7 @@ kern = Operator(
 ''')
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("jitlto.plan.plan.Plan.link", lambda plan: plan.digest)
-    (found,) = check_operators(package).operators
+    (found,) = check_operators(package)
     assert (found.calls, found.kernels) == (4, 1)
     failures = [(failure.code, len(failure.notes)) for failure in found.diagnostics]
     assert failures == [("operator-call", 2), ("plan-unknown-value", 1)]
