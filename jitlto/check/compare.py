@@ -1,5 +1,6 @@
 """Comparison of the inline functions of fragments that meet in a kernel, on what is compiled."""
 
+import heapq
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
@@ -10,7 +11,6 @@ from jitlto.base.mangling import is_toolkit_name
 from jitlto.base.versions import Architecture
 from jitlto.build.causes import Found, found_in
 from jitlto.build.proof import FamilyProof
-from jitlto.check.covering_array import choose_cover
 from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.compatibility import can_link_for, linkable_architectures, linked_kind
@@ -93,6 +93,35 @@ def choose_kernels(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Choose kernels that have every fragment, and in which every two meet that meet in any of a family's kernels."""
     members = [{fragment.key.text: "" for fragment in kernel.resolution.fragments} for kernel in kernels]
     return [kernels[number] for number in choose_cover(members, 2)]
+
+
+def choose_cover(configurations: Sequence[Mapping[str, str]], strength: int) -> list[int]:
+    """Return the places of configurations that contain every combination of ``strength`` values that occurs in any.
+
+    Greedy and deterministic: each step takes the first configuration with the most combinations not covered yet. A
+    configuration with fewer than ``strength`` parameters counts as one combination. Nearly every fault depends on the
+    values of a few parameters (D. R. Kuhn, R. N. Kacker, Y. Lei, «Practical Combinatorial Testing», NIST SP 800-142).
+    """
+    numbers: dict[tuple[tuple[str, str], ...], int] = {}
+    remaining = []
+    for configuration in configurations:
+        items = sorted(configuration.items())
+        found = combinations(items, min(strength, len(items)))
+        remaining.append({numbers.setdefault(combination, len(numbers)) for combination in found})
+    # Counts of combinations not covered yet only shrink, so the greatest old count is the maximum if still right.
+    queue = [(-len(own), place) for place, own in enumerate(remaining)]
+    heapq.heapify(queue)
+    covered: set[int] = set()
+    chosen = []
+    while len(covered) < len(numbers):
+        bound, place = heapq.heappop(queue)
+        remaining[place] -= covered
+        if len(remaining[place]) == -bound:
+            chosen.append(place)
+            covered |= remaining[place]
+        elif remaining[place]:
+            heapq.heappush(queue, (-len(remaining[place]), place))
+    return sorted(chosen)
 
 
 def _alike(job: LinkJob) -> Hashable:

@@ -29,17 +29,13 @@ from jitlto.stores.upkeep import examine
 
 @dataclass(frozen=True)
 class Component:
-    """One component or setting: its state, and the remedy if it is not ok.
-
-    Args:
-        needed_for: ``linking``, ``building``, or ``use`` if it is a database or store; empty for what is optional.
-    """
+    """One component or setting: its state, and the remedy if it is not ok."""
 
     name: str
     value: str
     ok: bool = True
     remedy: str | None = None
-    needed_for: str = ""
+    needed_for: str = ""  # linking, building, or use if it is a database or store; empty for what is optional
 
 
 def diagnose() -> list[Component]:
@@ -169,17 +165,13 @@ def installed_families() -> Iterator[Component]:
     for each in families:
         title = f"{each.family} of {each.title}: "
         try:
-            yield _installed(each, title)
+            if each.source is not None and (path := find_sources(each.source, each.family)):
+                yield Component("installed family", f"{title}{path}: compiled when it is used")
+            else:
+                yield _examine("installed family", each.location, title, each)
         except (JitltoError, OSError) as error:
             what, remedy = getattr(error, "what", str(error)), getattr(error, "hint", each.remedy)
             yield Component("installed family", f"{title}{what}", False, remedy, "use")
-
-
-def _installed(each: InstalledFamily, title: str) -> Component:
-    name = "installed family"
-    if each.source is not None and (path := find_sources(each.source, each.family)):
-        return Component(name, f"{title}{path}: compiled when it is used")
-    return _examine(name, each.location, title, each)
 
 
 def _examine(name: str, path: Path, title: str, package: InstalledFamily | None = None) -> Component:

@@ -29,17 +29,12 @@ def write(
     part: PartRecord | None = None,
     check: Callable[[Path, str], object] | None = None,
 ) -> str:
-    """Write a database, whole or not at all; an existing one is replaced.
+    """Write a database, or a part of one, whole or not at all, and return its digest; an existing one is replaced.
 
     Args:
-        path: The file.
         blobs: The bytes of every image, by SHA-256 in hexadecimal; each is looked up once, when it is written.
-        part: The part of a sharded build that it is; None if it is complete.
         check: Called with the new file and the digest before the file takes its place; what it raises leaves an
             existing one as it is.
-
-    Returns:
-        The digest: equal digests mean equal databases.
 
     Raises:
         DatabaseError: If the file cannot be written.

@@ -6,7 +6,7 @@ import pytest
 
 from docs.examples.fft import Launch
 from jitlto.base.versions import Architecture
-from jitlto.check.covering_array import choose_cover
+from jitlto.check.compare import choose_cover
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, find_undefined, link
 from jitlto.record.fragment import ImageKind, Role
 from jitlto.runtime.family import KernelFamily

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from docs.examples import fft as front
-from jitlto.check.covering_array import choose_cover
+from jitlto.check.compare import choose_cover
 from jitlto.runtime.family import KernelFamily
 from tests.support.fft_reference import (
     DTYPES,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto.check.covering_array import choose_cover
+from jitlto.check.compare import choose_cover
 from jitlto.runtime.family import KernelFamily
 from tests.families.test_ivf_flat_gpu import DIMENSIONS, METRICS, has_real_results, index_data, ivf_flat, link_ahead
 from tests.support.ivf_flat_reference import DTYPES, Case, check, make_case, words

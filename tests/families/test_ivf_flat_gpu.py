@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto.check.covering_array import choose_cover
+from jitlto.check.compare import choose_cover
 from jitlto.runtime.family import KernelFamily
 from tests.support.ivf_flat_reference import DTYPES, Case, check, make_case, recall, words
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from jitlto.base.versions import Architecture
-from jitlto.check.covering_array import choose_cover
+from jitlto.check.compare import choose_cover
 from jitlto.cuda import device, ptx
 from jitlto.families import declaration
 from jitlto.families.matrix import load_matrix

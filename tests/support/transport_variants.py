@@ -3,7 +3,7 @@
 from itertools import product
 from typing import Final
 
-from jitlto.check.covering_array import choose_cover
+from jitlto.check.compare import choose_cover
 
 PARAMETERS: Final = {
     "absorption_name": ("analog", "implicit"),

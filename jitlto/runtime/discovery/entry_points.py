@@ -52,8 +52,8 @@ class InstalledFamily(Frozen):
         return f"{declare}; if that is gone, pip uninstall {self.distribution}"
 
     @property
-    def file(self) -> str:
-        """The path of the database below the directory that contains the distribution.
+    def location(self) -> Path:
+        """The path of the database; for an editable install, in the source tree.
 
         Raises:
             RegistryError: If the entry point is invalid.
@@ -67,19 +67,11 @@ class InstalledFamily(Frozen):
                 hint=f'report it to its author: FAMILY = "package.fragments" in the group {GROUP} names the file '
                 f"package/fragments{SUFFIX}",
             )
-        return "/".join(parts) + SUFFIX
-
-    @property
-    def location(self) -> Path:
-        """The path of the database; for an editable install, in the source tree.
-
-        Raises:
-            RegistryError: If the entry point is invalid.
-        """
+        file = "/".join(parts) + SUFFIX
         if self.source is None:
-            return Path(self.root, self.file)
-        path = self.source / "src" / self.file
-        return path if path.is_file() else self.source / self.file
+            return Path(self.root, file)
+        path = self.source / "src" / file
+        return path if path.is_file() else self.source / file
 
 
 def canonical_name(name: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.check.covering_array import choose_cover
+from jitlto.check.compare import choose_cover
 
 Configurations = list[dict[str, str]]
 
