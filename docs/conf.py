@@ -63,7 +63,7 @@ nitpick_ignore_regex = [
     ("py:class", r"Path|callable|defaultdict|function|iterable|mapping|path|sequence|([\w.]+\.)?T"),
     ("py:class", r"\(\w+|\w+\)"),  # from "tuple of (str, str)"
     ("py:class", r"([\w.]+\.)?(CacheDir|DatabaseFile|KernelCache|LinkKey|Loaded|LookupResult|PlannedFamily)"),
-    ("py:class", r"([\w.]+\.)?(Chosen|Contents|Extent|FamilyIndex|Index|InputKind|Kernel|LinkTarget)"),
+    ("py:class", r"([\w.]+\.)?(Chosen|Contents|Extent|FamilyIndex|Index|InputKind|Kernel)"),
     ("py:class", r"([\w.]+\.)?Meta"),
     ("py:class", r"([\w.]+\.)?LaunchAttributes"),  # for type checkers alone
     ("py:class", r"([\w.]+\.)?(RenderedFamilies|RenderedSource|Resolution|Services|Shape|SuppliedInput|UserInput)"),

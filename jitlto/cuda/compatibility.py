@@ -5,30 +5,11 @@ a major release, with an nvJitLink at least as new as the compiler; across major
 reference, and the PTX ISA's release history (which PTX version came with which toolkit).
 """
 
-from collections.abc import Iterable, Sequence
-
-from msgspec import Struct
+from collections.abc import Iterable
 
 from jitlto.base.errors import ArchitectureError, VersionError
 from jitlto.base.versions import Architecture, Version
 from jitlto.record.fragment import BINARY, Fragment, Image, ImageKind
-
-
-class LinkTarget(Struct, frozen=True):
-    """The target of a link, and what the installed nvJitLink links for it.
-
-    Args:
-        architecture: The architecture that the kernel will run on.
-        link_mode: As requested; ``ptx`` instead of ``lto`` if fragments and nvJitLink have different CUDA majors.
-        nvjitlink: The version of nvJitLink.
-        foreign: If LTO-IR was requested but was made with a different CUDA major than nvJitLink, the version of that
-            compiler.
-    """
-
-    architecture: Architecture
-    link_mode: str
-    nvjitlink: Version
-    foreign: Version | None
 
 
 def runs_on(base: Architecture, target: Architecture) -> bool:
@@ -120,24 +101,6 @@ def native_target(own: Architecture, fragments: Iterable[Fragment]) -> Architect
     return next((each for each in special if any(a.suffix and runs_on(a, each) for a in available)), own)
 
 
-def choose_target(
-    fragments: Sequence[Fragment], link_mode: str, arch: Architecture, linker: Version, *, requested: bool
-) -> LinkTarget:
-    """Choose the target and link mode for fragments.
-
-    Args:
-        fragments: The fragments to link.
-        link_mode: The requested mode.
-        arch: The requested architecture, or that of the device.
-        linker: The version of nvJitLink.
-        requested: Whether the caller named the architecture.
-    """
-    target = arch if requested else native_target(arch, fragments)
-    images = (image for f in fragments for image in f.images_of(ImageKind.LTOIR) if link_mode == "lto")
-    foreign = _newest_foreign(images, linker)
-    return LinkTarget(target, "ptx" if foreign else link_mode, linker, foreign)
-
-
 def check_target(target: Architecture, linker: Version) -> None:
     """Check that nvJitLink can link for a target.
 
@@ -153,15 +116,16 @@ def check_target(target: Architecture, linker: Version) -> None:
         )
 
 
-def select_images(fragments: Iterable[Fragment], target: LinkTarget) -> tuple[Image, ...]:
-    """Select the image of each fragment to link, in link order.
+def select_images(
+    fragments: Iterable[Fragment], link_mode: str, target: Architecture, linker: Version
+) -> tuple[Image, ...]:
+    """Select the image of each fragment to link in a mode, in link order.
 
     Raises:
         VersionError, ArchitectureError: As :func:`select_image`.
     """
-    kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind(target.link_mode)
-    kinds = ((each, linked_kind(each, kind)) for each in fragments)
-    return tuple(select_image(each, its, target.architecture, target.nvjitlink) for each, its in kinds)
+    kind = ImageKind.LTOIR if link_mode == "lto" else ImageKind(link_mode)
+    return tuple(select_image(each, linked_kind(each, kind), target, linker) for each in fragments)
 
 
 def linked_kind(fragment: Fragment, kind: ImageKind) -> ImageKind:
@@ -179,7 +143,7 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
     """
     images = list(fragment.images_of(kind))
     if not images:
-        other, among = _newest_foreign(fragment.images, linker), f"{kind} among its images"
+        other, among = newest_foreign(fragment.images, linker), f"{kind} among its images"
         made = f" that CUDA {_versions(fragment.images)} made" if fragment.images else ""
         raise VersionError(
             f"{fragment.key} has no {kind} image{made}, which a link of {kind} with nvJitLink {linker} needs",
@@ -226,7 +190,7 @@ def can_read(image: Image, linker: Version) -> bool:
     return image.ptx_isa is not None and image.ptx_isa <= newest_ptx_isa(linker)
 
 
-def _newest_foreign(images: Iterable[Image], linker: Version) -> Version | None:
+def newest_foreign(images: Iterable[Image], linker: Version) -> Version | None:
     """Return the newest compiler of a different CUDA major than ``linker`` that made one of the images."""
     return max((image.version for image in images if image.version.major != linker.major), default=None)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.errors import LinkError, ToolchainError
 from jitlto.base.mangling import is_toolkit_name
+from jitlto.base.versions import Architecture
 from jitlto.cuda.bodies import hash_weak
-from jitlto.cuda.compatibility import LinkTarget
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.link.definitions import ConflictSearch, conflict
@@ -26,7 +26,8 @@ _log = logging.getLogger(__name__)
 def check_conflicts(
     fragments: Sequence[tuple[Fragment, LinkInput]],
     supplied: Sequence[UserInput],
-    link_target: LinkTarget,
+    target: Architecture,
+    mode: str,
     options: LinkOptions,
     store: CacheDir | None,
 ) -> None:
@@ -35,14 +36,12 @@ def check_conflicts(
     Args:
         fragments: The fragments, with what is linked of them.
         supplied: The caller's inputs.
-        link_target: The target of the link.
-        options: Those of the link.
+        target, mode, options: Those of the link.
         store: The user's cache, where there is one.
 
     Raises:
         LinkError: For the first two that do.
     """
-    mode = link_target.link_mode
     theirs = [(user, i) for user in supplied for i in user.for_mode(mode)]
     texts = [item for _, item in theirs if item.kind is InputKind.PTX]
     ltoir = [(i, user.symbols.provides) for user, i in theirs if i.has_inline and i.kind is not InputKind.PTX]
@@ -53,7 +52,7 @@ def check_conflicts(
         if error is None and ltoir and mode == "lto":
             every = [*((item, fragment.provides) for fragment, item in fragments), *ltoir]
             inputs, provided = [item for item, _ in every], [symbols for _, symbols in every]
-            error = ConflictSearch(inputs, provided, link_target.architecture, options, store, _WORKERS).find()
+            error = ConflictSearch(inputs, provided, target, options, store, _WORKERS).find()
     except ToolchainError as missing:  # PTX and LTO-IR are linked where no compiler is installed, too
         _log.warning("inline functions of %s are not compared: %s", ", ".join(i.name for _, i in theirs), missing.what)
         return

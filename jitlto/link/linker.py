@@ -27,8 +27,8 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
         LinkError: Or a subclass, if the plan does not link, or one for the first launches has variables: what is
             written to them would be lost.
     """
-    target, flags = plan.link_target, plan.flags
-    supplied = [item for user in plan.supplied for item in user.for_mode(target.link_mode)]
+    target, flags = plan.target, plan.flags
+    supplied = [item for user in plan.supplied for item in user.for_mode(plan.link_mode)]
     if ptx:  # what is not LTO-IR is linked after it was optimised
         supplied = [item for item in supplied if item.kind is InputKind.LTOIR or holds_ltoir(item.data)]
     pairs = zip(plan.fragments, plan.images, strict=True)
@@ -37,17 +37,17 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
     with plan.services.events.step("link", plan.entry.key.text):
         inputs = [stored_input(plan.database.read(i), fragment.key.text) for fragment, i in images]
         others = [*supplied, *(item for item, _ in plan.libraries if not ptx)]
-        linked = nvjitlink.link([*inputs, *others], target.architecture, flags, ptx=ptx)
+        linked = nvjitlink.link([*inputs, *others], target, flags, ptx=ptx)
     seconds = time.perf_counter() - begin
     if supplied:
         from jitlto.link.conflicts import check_conflicts  # imported lazily: few plans have inputs
 
         own = zip(images, inputs, strict=True)
         fragments = [(fragment, each) for (fragment, i), each in own if i.kind is images[0][1].kind]
-        check_conflicts(fragments, plan.supplied, target, plan.options, store)
+        check_conflicts(fragments, plan.supplied, target, plan.link_mode, plan.options, store)
     if is_first and (variables := read_writable(linked.data)):
         what = f"it has variables, which one module must hold: {', '.join(sorted(map(demangle, variables)))}"
         hint = "pass them as arguments; tables belong into __constant__ memory"
         raise LinkError(what, code="link-variables", where=plan.entry.key.text, hint=hint)
     layer = "fast" if is_first else "link"
-    return LinkedKernel(linked.data, plan.entry.entry, target.architecture.sm, linked.log, seconds, layer)
+    return LinkedKernel(linked.data, plan.entry.entry, target.sm, linked.log, seconds, layer)

@@ -17,16 +17,16 @@ from jitlto.base.events import Kind
 from jitlto.base.frozen import Shared
 from jitlto.base.log import warn_once
 from jitlto.base.mangling import demangle
-from jitlto.base.versions import Architecture, lowest_base
+from jitlto.base.versions import Architecture, Version, lowest_base
 from jitlto.cuda import device, nvjitlink
-from jitlto.cuda.compatibility import LinkTarget, choose_target, native_target, select_images
+from jitlto.cuda.compatibility import native_target, newest_foreign, select_images
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, name_loaded, read_device_library
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.database import FragmentDatabase
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
 from jitlto.plan.resolve import Resolution
 from jitlto.plan.supplied import UserSymbols
-from jitlto.record.fragment import Fragment, Image, SymbolKind
+from jitlto.record.fragment import Fragment, Image, ImageKind, SymbolKind
 from jitlto.record.options import LinkOptions
 
 if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache needs none of them
@@ -142,29 +142,24 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         return replace(self, arch=None if arch is None else Architecture.parse(str(arch)))
 
     @cached_property
-    def link_target(self) -> LinkTarget:
-        """The target, and what the installed nvJitLink links for it.
-
-        Raises:
-            NoDeviceError: If no architecture was given and there is no device.
-        """
-        linker = nvjitlink.version()
-        requested, arch = self.arch is not None, self.arch or device.architecture()
-        return choose_target(self.fragments, self.mode, arch, linker, requested=requested)
-
-    @property
     def target(self) -> Architecture:
         """The target architecture; by default that of the current device.
 
         Raises:
             NoDeviceError: If no architecture was given and there is no device.
         """
-        return self.link_target.architecture
+        return self.arch or native_target(device.architecture(), self.fragments)
+
+    @cached_property
+    def _foreign(self) -> Version | None:
+        """The newest compiler of another CUDA major than nvJitLink that made LTO-IR, if that was requested."""
+        images = (image for f in self.fragments for image in f.images_of(ImageKind.LTOIR) if self.mode == "lto")
+        return newest_foreign(images, nvjitlink.version())
 
     @property
     def link_mode(self) -> str:
         """As requested; ``ptx`` instead of ``lto`` if fragments and nvJitLink have different CUDA majors."""
-        return self.link_target.link_mode
+        return "ptx" if self._foreign else self.mode
 
     @cached_property
     def images(self) -> tuple[Image, ...]:
@@ -174,16 +169,16 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
             VersionError: If an image is too new for nvJitLink.
             ArchitectureError: If a fragment has no image that runs on the target.
         """
-        target = self.link_target
+        target, linker = self.target, nvjitlink.version()
         for item in self.supplied:
-            item.check(target.link_mode)
+            item.check(self.link_mode)
         try:
-            images = select_images(self.fragments, target)
+            images = select_images(self.fragments, self.link_mode, target, linker)
         except VersionError as error:
-            name_loaded(error, target.nvjitlink)
+            name_loaded(error, linker)
             raise
-        if target.foreign:
-            what = f"LTO-IR of CUDA {target.foreign} does not link with nvJitLink {target.nvjitlink}"
+        if self._foreign:
+            what = f"LTO-IR of CUDA {self._foreign} does not link with nvJitLink {linker}"
             warn_once(__name__, what, "%s: linking PTX instead, without link-time optimisation", what)
         return images
 
@@ -249,15 +244,15 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def link_key(self) -> LinkKey:
         """The inputs of the link, over which the digest is computed."""
-        target, resolution = self.link_target, self.resolution
+        target, resolution = self.target, self.resolution
         content = {
             "schema": _DIGEST_SCHEMA,
             "images": [image.sha256 for image in self.images],
             "supplied": [*(item.identity for item in self.supplied), *(digest for _, digest in self.libraries)],
             "entry": resolution.entry.entry,
-            "arch": target.architecture.sm,
+            "arch": target.sm,
             "flags": self.flags,
-            "nvjitlink": str(target.nvjitlink),
+            "nvjitlink": str(nvjitlink.version()),
         }
         data = json.dumps(content, sort_keys=True).encode()
         return LinkKey(data, resolution.entry.key.text, resolution.configuration, hashlib.sha256(data).hexdigest())
@@ -284,10 +279,10 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
             linker: The release of nvJitLink that it would find.
             capability: The compute capability of its device.
         """
-        target, (major, minor) = self.link_target, capability
-        if target.link_mode != self.mode or linker != str(target.nvjitlink):
+        if self._foreign or linker != str(nvjitlink.version()):
             return False
-        return target.architecture == native_target(Architecture(10 * major + minor), self.fragments)
+        major, minor = capability
+        return self.target == native_target(Architecture(10 * major + minor), self.fragments)
 
     def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:
         """Link into a cubin, or find one that was linked before. Needs no GPU if an architecture is given.

@@ -14,6 +14,7 @@ from jitlto.base.config import Config
 from jitlto.base.errors import JitltoError
 from jitlto.base.user_caches import user_caches
 from jitlto.base.versions import Architecture
+from jitlto.cuda import nvjitlink
 from jitlto.link import packs, requests
 from jitlto.link.kernel_cache import KernelCache, find_kernel
 from jitlto.link.packs import Pack
@@ -238,7 +239,7 @@ def find_answers(family: KernelFamily, request: Request, plan: Plan) -> dict[str
 
     A request that names all parameters stands for those that leave one out which the others decide, or all such.
     """
-    capability, linker = divmod(plan.target.number, 10), str(plan.link_target.nvjitlink)
+    capability, linker = divmod(plan.target.number, 10), str(nvjitlink.version())
     if request.pinned or request.supplied or not plan.answers(linker, capability):
         return {}
     entry = family.entrypoints[0] if len(family.entrypoints) == 1 else request.entry

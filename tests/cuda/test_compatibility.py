@@ -9,9 +9,9 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import toolkit
 from jitlto.cuda.compatibility import (
     can_link_for,
-    choose_target,
     linkable_architectures,
     ltoir_links,
+    newest_foreign,
     newest_ptx_isa,
     runs_on,
     select_images,
@@ -106,8 +106,8 @@ def made_by(*versions: str, ptx: bool = True) -> list[Fragment]:
 def test_fragments_of_two_majors_link_as_ptx_or_not_at_all() -> None:
     linker, target = Version.parse("13.5"), Architecture(90)
     mixed = made_by("12.9", "13.5")
-    chosen = choose_target(mixed, "lto", target, linker, requested=True)
-    assert [image.kind for image in select_images(mixed, chosen)] == [ImageKind.PTX, ImageKind.PTX]
+    assert newest_foreign((image for each in mixed for image in each.images), linker) == Version(12, 9)
+    assert [image.kind for image in select_images(mixed, "ptx", target, linker)] == [ImageKind.PTX, ImageKind.PTX]
     bare = made_by("12.9", "13.5", ptx=False)
     with raises(VersionError, "link-version-no-image", "12.9", "f/g12.9[]", hint="build the family with CUDA 13"):
-        select_images(bare, choose_target(bare, "lto", target, linker, requested=True))
+        select_images(bare, "ptx", target, linker)

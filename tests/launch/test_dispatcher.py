@@ -32,8 +32,7 @@ def asked(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.F
 
     def planner(entry: str | None, **configuration: Any) -> SimpleNamespace:
         configurations.append({"entry": entry} | configuration)
-        target = SimpleNamespace(link_mode="lto", architecture=SimpleNamespace(number=90))
-        plan = SimpleNamespace(link_target=target, chosen=None, link=None)
+        plan = SimpleNamespace(chosen=None, link=None)
         return SimpleNamespace(plan=lambda **how: vars(plan).update(how=how) or plan)
 
     monkeypatch.setattr(mini, "planner", planner)

@@ -164,10 +164,7 @@ def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest
 
     def planner(entry: str | None, **configuration: object) -> SimpleNamespace:
         names = tuple(cpp_name(configuration[name]) for name in sorted(configuration))
-        target = SimpleNamespace(link_mode="lto", architecture=SimpleNamespace(number=90))
-        return SimpleNamespace(
-            plan=lambda **_: SimpleNamespace(names=names, link_target=target, chosen=None, link=None)
-        )
+        return SimpleNamespace(plan=lambda **_: SimpleNamespace(names=names, chosen=None, link=None))
 
     monkeypatch.setattr(mini, "planner", planner)
     monkeypatch.setattr(mini, "load", lambda plan: plan.names)

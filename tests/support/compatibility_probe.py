@@ -102,7 +102,7 @@ def plan(mini: KernelFamily, arch: str, mode: str, name: str) -> Plan:
     if requested is None:
         current = Architecture.parse(arch.removeprefix(DEVICE))
         with patch.object(device, "architecture", lambda: current):
-            assert made.link_target.architecture  # which the plan keeps
+            assert made.target  # which the plan keeps
     return made
 
 

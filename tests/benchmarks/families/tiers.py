@@ -170,7 +170,7 @@ def _bare(name: str, kernels: list[dict[str, str]], options: Options) -> tuple[s
     for configuration in kernels:
         plan = family.planner(**configuration).plan().fast
         assert plan is not None, f"{name}: {configuration} has no fast tier"
-        options_of_link = [f"-arch={plan.link_target.architecture.sm}", *plan.flags]
+        options_of_link = [f"-arch={plan.target.sm}", *plan.flags]
         made.append((options_of_link, [plan.database.read(each) for each in plan.images], plan.entry.entry))
     path = options.work / f"{name}.bare"
     path.write_bytes(pickle.dumps(made))
