@@ -14,7 +14,7 @@ from jitlto.record.fragment import Fragment, FragmentKey, Role
 _ENTRYPOINTS = partial(records.decode, tuple[ListedKey, ...])
 _PROVIDERS = partial(records.decode, dict[str, tuple[ListedKey, ...]])
 _USES = partial(records.decode, dict[str, SymbolUse])
-_Names: TypeAlias = tuple[str, ...]
+_Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Index:
@@ -36,10 +36,10 @@ class Index:
         self.record, self._family = family, family.name
         self._families = (family.name, *family.uses)
         self._uses: dict[str, dict[str, SymbolUse]] = {}  # by symbol
-        self._provided: dict[str, list[tuple[str, Shape]]] = {}  # shapes of the providers, by symbol
         self._fragments: dict[FragmentKey, Fragment | None] = {}
-        self._entries: dict[str | None, _Candidates] = {}  # by group
-        self._providers: dict[str, _Candidates] = {}  # by symbol
+        # Keys by those of their parameters that configurations give; of the entrypoints of a group or the providers of
+        # a symbol, by the names of such parameters.
+        self._groups: dict[tuple[Role, str | None, frozenset[str]], dict[_Pairs, list[FragmentKey]]] = {}
 
     @cached_property
     def fragments(self) -> Sequence[Fragment]:
@@ -93,39 +93,44 @@ class Index:
 
     def find_entries(self, group: str | None, configuration: Mapping[str, str]) -> list[Fragment]:
         """Return the entrypoints, of one group if it is given, that agree with a configuration; sorted by key."""
-        shapes = ((self._family, shape) for shape in self._entry_shapes() if group in (None, shape.group))
-        found = self._find_by_key(shapes, configuration)
-        if found is None:
-            if group not in self._entries:
-                self._entries[group] = _Candidates(self.entry_keys(group))
-            found = map(self._get, self._entries[group].find(configuration))
+        shapes = [(self._family, shape) for shape in self._entry_shapes() if group in (None, shape.group)]
+        found = self._find(Role.ENTRYPOINT, group, shapes, partial(self.entry_keys, group), configuration)
         return [fragment for fragment in found if fragment.role is Role.ENTRYPOINT]
 
     def find_providers(self, symbol: str, configuration: Mapping[str, str]) -> list[Fragment]:
         """Return the device fragments that provide a symbol and agree with a configuration, sorted by key."""
-        found = self._find_by_key(self._provider_shapes(symbol), configuration)
-        if found is None:
-            if symbol not in self._providers:
-                self._providers[symbol] = _Candidates(self.provider_keys(symbol))
-            found = map(self._get, self._providers[symbol].find(configuration))
+        shapes = self._provider_shapes(symbol)
+        found = self._find(Role.DEVICE, symbol, shapes, partial(self.provider_keys, symbol), configuration)
         return [f for f in found if f.role is Role.DEVICE and any(symbol == each.name for each in f.provides)]
 
-    def _find_by_key(
-        self, shapes: Iterable[tuple[str, Shape]], configuration: Mapping[str, str]
-    ) -> Iterable[Fragment] | None:
-        """Return the fragments of some shapes that agree with a configuration; None if their keys do not follow."""
-        found = []
+    def _find(
+        self,
+        role: Role,
+        name: str | None,
+        shapes: Sequence[tuple[str, Shape]],
+        list_keys: Callable[[], list[FragmentKey]],
+        configuration: Mapping[str, str],
+    ) -> Iterable[Fragment]:
+        """Return the fragments of some shapes that agree with a configuration, by key, or else of those in a list."""
+        wanted, found = set[_Pairs](), list[Fragment | None]()
         for family, shape in shapes:
-            given = {name: configuration[name] for name in shape.parameters if name in configuration}
-            if any(value not in shape.parameters[name] for name, value in given.items()):
-                continue
-            if len(given) < len(shape.parameters):
-                return None
-            fragment = self._look_up(shape.key(family, given.values()))
-            if fragment is None:  # a list decides: another key may be meant, and damage may hide this one
-                return None
-            found.append(fragment)
-        return sorted(found, key=lambda fragment: fragment.key)
+            given = {each: configuration[each] for each in shape.parameters if each in configuration}
+            if all(value in shape.parameters[each] for each, value in given.items()):
+                wanted.add(tuple(given.items()))
+                is_whole = len(given) == len(shape.parameters)
+                found.append(self._look_up(shape.key(family, given.values())) if is_whole else None)
+        if all(found):
+            return sorted(filter(None, found), key=lambda fragment: fragment.key)
+        # A list decides, which is grouped by what is given of each key, and configurations mostly give the same: not
+        # all is given, or there is no such fragment: another key may be meant, and damage may hide this one.
+        names = frozenset(each for _, shape in shapes for each in shape.parameters if each in configuration)
+        groups = self._groups.get((role, name, names))
+        if groups is None:
+            groups = defaultdict(list)
+            for key in list_keys():
+                groups[tuple(pair for pair in key.parameters if pair[0] in names)].append(key)
+            self._groups[role, name, names] = groups  # now that it is whole: another thread may look into it
+        return map(self._get, sorted(key for pairs in wanted for key in groups.get(pairs, ())))
 
     def _get(self, key: FragmentKey) -> Fragment:
         fragment = self._look_up(key)
@@ -148,10 +153,7 @@ class Index:
         return [shape for shape in self._shapes.get(self._family, ()) if shape.role is Role.ENTRYPOINT]
 
     def _provider_shapes(self, symbol: str) -> list[tuple[str, Shape]]:
-        if symbol not in self._provided:
-            uses = self._use(symbol).items()
-            self._provided[symbol] = [(name, self._shape(name, number)) for name, use in uses for number in use.shapes]
-        return self._provided[symbol]
+        return [(name, self._shape(name, number)) for name, use in self._use(symbol).items() for number in use.shapes]
 
     def _shape(self, family: str, number: int) -> Shape:
         shapes = self._shapes.get(family, ())
@@ -165,30 +167,3 @@ class Index:
             if len(values) != len(shape.parameters):
                 raise self._rows.damaged(f"a key of family {family} has another number of values than its shape")
             yield shape.key(family, values)
-
-
-class _Candidates:
-    """Keys that agree with configurations; a look-up does not compare each of them."""
-
-    def __init__(self, keys: Iterable[FragmentKey]) -> None:
-        self._shapes: dict[_Names, list[FragmentKey]] = defaultdict(list)
-        for key in keys:
-            self._shapes[tuple(name for name, _ in key.parameters)].append(key)
-        # By the parameters of a shape that configurations give: configurations mostly give the same ones.
-        self._groups: dict[tuple[_Names, _Names], dict[_Names, list[FragmentKey]]] = {}
-
-    def find(self, configuration: Mapping[str, str]) -> list[FragmentKey]:
-        """Return those that no value of the configuration contradicts, sorted."""
-        found: list[FragmentKey] = []
-        for shape in self._shapes:
-            given = tuple(name for name in shape if name in configuration)
-            groups = self._groups.get((shape, given)) or self._group(shape, given)
-            found += groups.get(tuple(configuration[name] for name in given), ())
-        return sorted(found) if len(self._shapes) > 1 else found
-
-    def _group(self, shape: _Names, given: _Names) -> dict[_Names, list[FragmentKey]]:
-        groups = self._groups[shape, given] = defaultdict(list)
-        for key in self._shapes[shape]:
-            values = dict(key.parameters)
-            groups[tuple(values[name] for name in given)].append(key)
-        return groups
