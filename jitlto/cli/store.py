@@ -15,7 +15,7 @@ from jitlto.cli.verify import verify_file
 from jitlto.stores import artifacts, upkeep
 from jitlto.stores.address import parse_store
 from jitlto.stores.backend import Backend, open_backend
-from jitlto.stores.trust import Trust
+from jitlto.stores.trust import is_signed, load_signers
 
 _PACK = ".pack"
 _url = click.argument("url", metavar="URL")
@@ -112,9 +112,9 @@ def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> int:
     Without trusted keys, signatures are not checked. What no trusted key has signed is reported and stays until it is
     pruned.
     """
-    trust = Trust.of(config.current(), parse_store(url))
-    path = signers or (trust.signers if trust.signed else None)
-    trusted = Trust(signed=True, signers=path).load_trusted() if path else None
+    settings = config.current()
+    path = signers or (settings.store_signers if is_signed(settings, parse_store(url)) else None)
+    trusted = load_signers(path) if path else None
     with progress("verifying") as shown:
         checked = []
         for each in upkeep.verify(_open(url, writes=delete), trusted, delete=delete):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+_PATIENCE = 0.05  # seconds that a process loses at most by waiting for a store that fails
 #: Kinds of entries: linked kernels, answers to requests, the contents of databases.
 KERNELS, REQUESTS, CONTENTS = "kernels", "requests", "databases"
 
@@ -53,17 +54,16 @@ def put_all(sources: Iterable[KernelSource], kind: str, digest: str, payload: by
         source.put(kind, digest, payload)
 
 
-def open_shared(settings: Config, *patience: float) -> SharedStore | None:
+def open_shared(settings: Config, patience: float = _PATIENCE) -> SharedStore | None:
     """Return the shared store of a process, which is not asked anything yet; None if the settings name none.
 
-    Args:
-        patience: See :class:`~jitlto.stores.shared.SharedStore`.
+    They may have another patience; see :class:`~jitlto.stores.shared.SharedStore`.
 
     Raises:
         StoreError: If its address is malformed.
     """
     if not settings.store:
         return None
-    from jitlto.stores.shared import SharedStore  # 10 ms, for a kernel that is not on this machine
+    from jitlto.stores.shared import store_of  # 10 ms, for a kernel that is not on this machine
 
-    return SharedStore.from_config(settings, *patience)
+    return store_of(settings, patience if settings.store_patience is None else settings.store_patience)

@@ -21,16 +21,14 @@ from jitlto.base.config import Config
 from jitlto.base.errors import RejectedEntryError, StoreError
 from jitlto.base.log import warn_once
 from jitlto.stores import entry
-from jitlto.stores.address import StoreAddress, parse_store
+from jitlto.stores.address import parse_store
 from jitlto.stores.backend import Backend, open_backend
-from jitlto.stores.trust import Trust
+from jitlto.stores.trust import load_signing_key, load_trusted
 
 if TYPE_CHECKING:
     from jitlto.stores.signatures import SigningKey, TrustedKeys
 
-#: Seconds that a process loses at most by waiting for a store that fails: ``JITLTO_STORE_PATIENCE``.
-PATIENCE = 0.05
-# Parts of it. What is left is for threads that wake up late, behind one that imports.
+# Parts of the patience. What is left is for threads that wake up late, behind one that imports.
 _FOR_OPENING, _FOR_REPLIES = 0.3, 0.45
 _MOST_FAILURES = 3  # one after the other; then the process goes on without the store
 _READERS, _WRITERS = 8, 4  # threads
@@ -65,8 +63,7 @@ class SharedStore:
     """The shared store of a process; in one that is forked from it, where obstore hangs, nothing is found or written.
 
     Args:
-        address: The store.
-        trust: What is trusted, and what signs.
+        settings: They name the store, and decide what is trusted and what signs.
         patience: Seconds that callers may lose by waiting for it in vain; a wait that ends with a good reply costs
             nothing. Waiting for the store to be opened has a part of its own: one that takes longer is used when it
             has answered.
@@ -80,15 +77,14 @@ class SharedStore:
     #: What kernels that come from it are marked with; see ``jitlto.link.sources``.
     layer = "store"
 
-    def __init__(self, address: StoreAddress, trust: Trust, patience: float = PATIENCE) -> None:
-        self.address = address
+    def __init__(self, settings: Config, patience: float) -> None:
+        self._settings, self.address = settings, parse_store(settings.store, "JITLTO_STORE")
         self.counts: Counter[str] = Counter()
-        self._trust = trust
         self._pid = os.getpid()
         self._for_opening, self._for_replies = _FOR_OPENING * patience, _FOR_REPLIES * patience  # what is left
         self._failures = 0  # one after the other
         self._is_given_up = False
-        self._writes = address.writes
+        self._writes = self.address.writes
         self._readers, self._writers = _Workers(_READERS), _Workers(_WRITERS)
         self._changed = threading.Condition()  # guards counts, and what follows
         self._queued = 0  # bytes, and one for each entry
@@ -100,17 +96,6 @@ class SharedStore:
         self._absent = set[str]()  # names of objects that were missing
         atexit.register(self.flush, _AT_EXIT, self._for_replies / 2)
 
-    @classmethod
-    def from_config(cls, config: Config, patience: float = PATIENCE) -> SharedStore:
-        """Return the store of ``JITLTO_STORE``, the same for the same settings, which may have a patience of their own.
-
-        Raises:
-            StoreError: If its address is malformed.
-        """
-        address = parse_store(config.store, "JITLTO_STORE")
-        patience = patience if config.store_patience is None else config.store_patience
-        return _store_of(address, Trust.of(config, address), patience)
-
     # Opening
 
     def open_soon(self) -> None:
@@ -121,9 +106,9 @@ class SharedStore:
     def _open(self) -> None:
         """Load obstore and the keys, and send one request, so that a connection with all that it needs is there."""
         try:
-            self._trusted = self._trust.load_trusted()
+            self._trusted = load_trusted(self._settings, self.address)
             try:
-                self._key = self._trust.load_signing_key() if self._writes else None
+                self._key = load_signing_key(self._settings, self.address) if self._writes else None
             except StoreError as error:
                 self._stop_writing(error)
             backend = open_backend(self.address, retries=0, makes=self.address.writes)
@@ -295,4 +280,4 @@ def _is_denied(error: BaseException) -> bool:
 
 
 #: The store of this process, or of the one that it was forked from: the same for the same settings.
-_store_of = cache(SharedStore)
+store_of = cache(SharedStore)

@@ -18,7 +18,7 @@ from jitlto.stores import artifacts
 from jitlto.stores.address import StoreAddress
 from jitlto.stores.backend import Backend, StoredObject, open_backend
 from jitlto.stores.entry import decode, refuse_page
-from jitlto.stores.trust import Trust
+from jitlto.stores.trust import load_signing_key, load_trusted
 
 if TYPE_CHECKING:
     from jitlto.stores.signatures import TrustedKeys
@@ -31,8 +31,8 @@ _WORKERS = 16  # requests at a time: the time of each is mostly that of the way
 
 def examine(address: StoreAddress, settings: Config) -> Iterator[tuple[str, str | None]]:
     """Yield what is found of a store, keys first: each with what to do about it, None if it is right."""
-    trust = Trust.of(settings, address)
-    steps: list[Callable[[], object]] = [trust.load_trusted, trust.load_signing_key, partial(_try, address)]
+    keys = [partial(load, settings, address) for load in (load_trusted, load_signing_key)]
+    steps: list[Callable[[], object]] = [*keys, partial(_try, address)]
     for step in steps if address.writes else steps[::2]:
         try:
             found = step()

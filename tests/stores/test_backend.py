@@ -179,9 +179,9 @@ from jitlto.base.errors import StoreError
 from jitlto.stores.address import StoreAddress
 from jitlto.stores.backend import open_backend
 from jitlto.stores.shared import SharedStore
-from jitlto.stores.trust import Trust
+from jitlto.base.config import Config
 address = StoreAddress("file://" + sys.argv[1], writes=True)
-ours = SharedStore(address, Trust(False), 5.0)
+ours = SharedStore(Config.read({"JITLTO_STORE": address.url}), 5.0)
 ours.put("kernels", "abc", b"payload"); ours.flush(10); assert ours.get("kernels", "abc") == b"payload"
 child = os.fork()
 if child:

@@ -30,11 +30,11 @@ PROCESS = """
 import atexit, hashlib, json, logging, os, sys, time
 logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
 from jitlto.base.config import Config
-from jitlto.stores.shared import SharedStore
+from jitlto.link.sources import open_shared
 seconds = {"calls": 0.0, "end": 0.0}
 atexit.register(lambda: print(json.dumps(seconds | {"end": time.perf_counter() - seconds["end"]})))  # last
 config = Config.read(os.environ)
-stores = SharedStore.from_config(config) if config.store else None
+stores = open_shared(config)
 if stores is not None:
     stores.open_soon()
 for number in range(10):

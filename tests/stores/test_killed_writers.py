@@ -29,14 +29,14 @@ WRITERS = """
 import hashlib, os, random, signal, sys
 import cryptography.hazmat.primitives.asymmetric.ed25519, obstore
 from jitlto.base.config import Config
-from jitlto.stores.shared import SharedStore
+from jitlto.link.sources import open_shared
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
     if os.fork():
         continue
     chance = random.Random(int(line))
-    stores = SharedStore.from_config(Config.read(os.environ))
+    stores = open_shared(Config.read(os.environ))
     stores.open_soon()
     told = False
     while True:

@@ -14,7 +14,6 @@ from jitlto.link.sources import open_shared
 from jitlto.stores import entry, shared
 from jitlto.stores.address import StoreAddress
 from jitlto.stores.shared import SharedStore
-from jitlto.stores.trust import Trust
 from tests.support.errors import raises
 from tests.support.process import python
 from tests.support.stores import KEY, config, directory_store
@@ -62,7 +61,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 @pytest.fixture
 def store(backend: Fake) -> SharedStore:
-    return SharedStore(StoreAddress("s3://bucket", writes=True), Trust(False), 0.1)
+    return SharedStore(config(**{"": "s3://bucket", "trust": "checksum"}), 0.1)
 
 
 def opened(store: SharedStore) -> SharedStore:
@@ -92,9 +91,9 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_the_settings_name_one_store_or_none(tmp_path: Path) -> None:
     assert open_shared(config()) is None
     with raises(StoreError, "store-address", where="JITLTO_STORE"):
-        SharedStore.from_config(config(**{"": "ftp://host"}))
+        open_shared(config(**{"": "ftp://host"}))
     settings = config(**{"": f"file://{tmp_path}"})
-    assert SharedStore.from_config(settings) is SharedStore.from_config(settings)
+    assert open_shared(settings) is open_shared(settings)
 
 
 # --- reading ---
@@ -118,7 +117,7 @@ def test_without_patience_nothing_is_read(tmp_path: Path) -> None:
 
 
 def test_a_store_is_opened_once_and_with_one_request(backend: Fake) -> None:
-    store = SharedStore(StoreAddress("s3://bucket", writes=True), Trust(False), 10)
+    store = SharedStore(config(**{"": "s3://bucket", "trust": "checksum"}), 10)
     assert opened(store).get("kernels", KEY) is None
     store.open_soon()
     assert backend.requests == ["v1/probe", NAME]
@@ -189,9 +188,8 @@ def test_a_store_that_takes_long_to_open_is_used_when_it_has_answered(
 
 ENDING = """
 import os, socket, sys, threading, time
-from jitlto.stores.address import StoreAddress
 from jitlto.stores.shared import SharedStore
-from jitlto.stores.trust import Trust
+from jitlto.base.config import Config
 
 delay = float(sys.argv[1])
 server = socket.create_server(("127.0.0.1", 0), backlog=50)
@@ -209,8 +207,8 @@ if os.fork() == 0:  # answers the first request, which opens the store, and the 
         client, _ = server.accept()
         threading.Thread(target=answer, args=(client, seconds), daemon=True).start()
         seconds = delay
-address = StoreAddress(f"http://127.0.0.1:{server.getsockname()[1]}", writes=False)
-stores = SharedStore(address, Trust(False), 0.05)
+url = f"http://127.0.0.1:{server.getsockname()[1]}"
+stores = SharedStore(Config.read({"JITLTO_STORE": url, "JITLTO_STORE_TRUST": "checksum"}), 0.05)
 stores.open_soon()
 assert stores._opened.wait(10)
 assert stores.get_many("kernels", [f"{number:064x}" for number in range(20)]) == {}

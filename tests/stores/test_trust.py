@@ -6,8 +6,10 @@ import pytest
 
 from jitlto.base.errors import StoreError
 from jitlto.stores.address import StoreAddress
-from jitlto.stores.trust import Trust
+from jitlto.stores.trust import is_signed, load_signers, load_signing_key, load_trusted
 from tests.support.stores import config, write_key
+
+BUCKET = StoreAddress("s3://bucket", writes=True)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,7 @@ from tests.support.stores import config, write_key
     ],
 )
 def test_what_has_to_be_signed(setting: str, url: str, signed: bool) -> None:
-    assert Trust.of(config(trust=setting), StoreAddress(url, writes=True)).signed is signed
+    assert is_signed(config(trust=setting), StoreAddress(url, writes=True)) is signed
 
 
 def test_without_trusted_keys_nothing_is_read(tmp_path: Path) -> None:
@@ -31,13 +33,15 @@ def test_without_trusted_keys_nothing_is_read(tmp_path: Path) -> None:
     malformed.write_text("ssh-ed25519 AAAA\n")
     for signers in (None, empty, malformed, tmp_path / "missing"):
         with pytest.raises(StoreError):
-            Trust(True, signers).load_trusted()
-    assert Trust(False).load_trusted() is None
+            load_signers(signers)
+    with pytest.raises(StoreError):
+        load_trusted(config(), BUCKET)
+    assert load_trusted(config(trust="checksum"), BUCKET) is None
 
 
 def test_without_a_private_key_nothing_is_written_that_has_to_be_signed(tmp_path: Path) -> None:
-    for trust in (Trust(True), Trust(False, key=tmp_path / "missing")):
+    for settings in (config(), config(trust="checksum", key=tmp_path / "missing")):
         with pytest.raises(StoreError):
-            trust.load_signing_key()
-    assert Trust(False).load_signing_key() is None
-    assert Trust(True, key=write_key(tmp_path / "key")).load_signing_key() is not None
+            load_signing_key(settings, BUCKET)
+    assert load_signing_key(config(trust="checksum"), BUCKET) is None
+    assert load_signing_key(config(key=write_key(tmp_path / "key")), BUCKET) is not None

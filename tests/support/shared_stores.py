@@ -11,6 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from jitlto.base.config import Config
+from jitlto.link.sources import open_shared
 from jitlto.stores import entry, shared
 from jitlto.stores.shared import SharedStore
 from jitlto.stores.signatures import SigningKey, TrustedKeys
@@ -51,9 +52,9 @@ def trusted(path: Path, *keys: KeyPair) -> TrustedKeys:
 def opened(variables: dict[str, str]) -> Iterator[SharedStore]:
     """The stores of a process with these variables; written out at the end."""
     patient = {"JITLTO_STORE_PATIENCE": "10"} | variables
-    shared._store_of.cache_clear()
+    shared.store_of.cache_clear()
     with patch.dict(os.environ, patient):
-        stores = SharedStore.from_config(Config.read(os.environ))
+        stores = open_shared(Config.read(os.environ))
         assert stores is not None
         stores.open_soon()
         yield stores

@@ -3,10 +3,8 @@
 from pathlib import Path
 
 from jitlto.base.config import Config
-from jitlto.stores.address import StoreAddress
 from jitlto.stores.shared import SharedStore
 from jitlto.stores.signatures import SigningKey, TrustedKeys
-from jitlto.stores.trust import Trust
 
 #: A key in the form of the cache's: 64 hexadecimal digits.
 KEY = "0123456789abcdef" * 4
@@ -37,9 +35,9 @@ def write_key(path: Path, comment: str = "somebody@example.org") -> Path:
     return path
 
 
-def directory_store(directory: Path, trust: Trust | None = None, patience: float = 5.0) -> SharedStore:
-    """A process's store: a directory, unsigned unless ``trust`` says otherwise, and patience for a busy machine."""
-    return SharedStore(StoreAddress(f"file://{directory}", writes=True), trust or Trust(False), patience)
+def directory_store(directory: Path, patience: float = 5.0) -> SharedStore:
+    """A process's store: a directory, unsigned, and patience for a busy machine."""
+    return SharedStore(config(**{"": f"file://{directory}"}), patience)
 
 
 def config(**variables: object) -> Config:
