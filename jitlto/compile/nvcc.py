@@ -50,7 +50,6 @@ class Compiler(Toolchain):
     """The installed nvcc with its host compiler; see :class:`~jitlto.compile.compiler.Toolchain`.
 
     Args:
-        environment: Has ``PATH``, ``LD_LIBRARY_PATH`` and ``NVCC_CCBIN``; by default the process's own.
         shared_directory: Where headers of jobs lie, if anywhere; see :func:`~jitlto.compile.headers.lay_out`.
 
     Attributes:
@@ -63,22 +62,21 @@ class Compiler(Toolchain):
 
     name = "nvcc"
 
-    def __init__(self, environment: Mapping[str, str] | None = None, shared_directory: Path | None = None) -> None:
-        environment = os.environ if environment is None else environment
-        self._environment = {name: environment[name] for name in _ENVIRONMENT if name in environment}
+    def __init__(self, *, shared_directory: Path | None = None) -> None:
+        self._environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         self._environment |= {"PWD": _HERE, "LC_ALL": "C"}
         nvcc = toolkit.find_binary("nvcc")
         if nvcc is None:
             raise ToolchainError("nvcc is not installed", code="toolchain-missing", hint=_INSTALL)
-        self._host = self.host_path = _find_host_compiler(environment)
+        self.host_path = _find_host_compiler()
         text = self._query([nvcc, "--version"])
-        self.host_version = host = self._query([self._host, "--version"]).partition("\n")[0]
-        machine = self._query([self._host, "-dumpmachine"]).strip()
-        front_end = self._query([self._host, "-print-prog-name=cc1plus"]).strip()
-        builds = [toolkit.file_id(Path(program)) for program in (self._host, front_end) if Path(program).is_file()]
+        self.host_version = host = self._query([self.host_path, "--version"]).partition("\n")[0]
+        machine = self._query([self.host_path, "-dumpmachine"]).strip()
+        front_end = self._query([self.host_path, "-print-prog-name=cc1plus"]).strip()
+        builds = [toolkit.file_id(Path(program)) for program in (self.host_path, front_end) if Path(program).is_file()]
         self._own_identity = "\n".join([text.strip(), host, machine, *builds])
         # The file found may be a script or a link, so ask nvcc for its directory and include directories.
-        settings = self._query([nvcc, "--dryrun", "-ccbin", self._host, "-E", "-x", "cu", os.devnull])
+        settings = self._query([nvcc, "--dryrun", "-ccbin", self.host_path, "-E", "-x", "cu", os.devnull])
         folder = re.search(r"^#\$ _HERE_=(.*\S)", settings, re.M)
         release = re.search(r"release (\d+\.\d+)", text)
         if release is None or folder is None:
@@ -87,7 +85,7 @@ class Compiler(Toolchain):
         self.version = Version.parse(release[1])
         self._top, self._nvcc = Path(folder[1]).parent, f"{_TOOLKIT}/{Path(folder[1]).name}/nvcc"
         self.path = Path(folder[1]) / "nvcc"
-        verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull])
+        verbose = self._query([self.host_path, "-E", "-v", "-x", "c++", os.devnull])
         self._shared = shared_directory
         self._name, self._searched = cache(self._find_name), cache(self._find_searched)  # many sources read the same
         match = _HOST_LIST.search(verbose)
@@ -115,7 +113,7 @@ class Compiler(Toolchain):
         command = [self._nvcc, *options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
         for root in headers.include_directories(job.source.headers):
             command += ["-I", root]
-        command += ["-ccbin", self._host, "--keep", "--keep-dir", _KEPT, "-o", f"{_KEPT}/all.fatbin"]
+        command += ["-ccbin", self.host_path, "--keep", "--keep-dir", _KEPT, "-o", f"{_KEPT}/all.fatbin"]
         if "clang" not in self._own_identity:  # GCC takes the path behind all links for the toolkit's, if it is shorter
             command += ["-Xcompiler", "-fno-canonical-system-headers"]
         # The seed depends on the text alone, like the name: headers that are not read must not change the result.
@@ -202,11 +200,11 @@ class Compiler(Toolchain):
         return result
 
 
-def _find_host_compiler(environment: Mapping[str, str]) -> str:
-    wanted = environment.get("NVCC_CCBIN") or "gcc"
+def _find_host_compiler() -> str:
+    wanted = os.environ.get("NVCC_CCBIN") or "gcc"
     if Path(wanted).is_dir():
         wanted = str(Path(wanted) / "gcc")
-    found = shutil.which(wanted, path=environment.get("PATH", os.defpath))
+    found = shutil.which(wanted)
     if found is None:
         what = f"nvcc's host compiler {wanted!r} is not installed"
         raise ToolchainError(what, code="toolchain-missing", hint=_INSTALL)

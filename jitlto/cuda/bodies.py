@@ -56,7 +56,7 @@ class Bodies:
         links = {name: [word for word in self._words[name] if word in internal] for name in internal}
         classes: dict[str, object] = {
             name: name
-            if d.space == "global" and not d.text
+            if d.layout.startswith("global ") and not d.text
             else (d.layout, tuple("" if word in internal else word for word in self._words[name]))
             for name, d in internal.items()
         }

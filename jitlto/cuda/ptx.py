@@ -52,8 +52,7 @@ class Declaration:
         name: As the linker sees it.
         linkage: ``extern``, ``visible``, ``weak``, ``common`` or empty (internal to the module).
         kind: Function, kernel or variable.
-        space: State space of a variable (``global``, ``const``, ``shared``), empty otherwise.
-        layout: As in :class:`~jitlto.record.fragment.Symbol`.
+        layout: As in :class:`~jitlto.record.fragment.Symbol`; that of a variable begins with its state space.
         parameters: Size and alignment of each parameter of a function or kernel, in bytes.
         text: The body of a function or the initialiser of a variable, empty for a declaration.
         defined: Whether this is a definition.
@@ -62,7 +61,6 @@ class Declaration:
     name: str
     linkage: str
     kind: SymbolKind
-    space: str
     layout: str
     parameters: tuple[tuple[int, int], ...]
     text: str
@@ -96,7 +94,8 @@ class Module:
                 Symbol(d.name, d.kind, d.layout)
                 for d in self.declarations.values()
                 # `extern __shared__` is the launch's dynamic shared memory, which has no definition.
-                if not d.defined and d.linkage == "extern" and d.space != "shared" and not is_toolkit_symbol(d.name)
+                if not d.defined and d.linkage == "extern"
+                if not d.layout.startswith("shared ") and not is_toolkit_symbol(d.name)
             )
         )
 
@@ -187,26 +186,18 @@ def _statements(text: str) -> list[tuple[str, str | None]]:
     for token in re.findall(_TOKEN, text):
         if token.startswith(("//", "/*")):
             continue
-        if token == "{":
-            depth += 1
-            if depth == 1:
-                body = []
-                continue
-        elif token == "}":
-            depth -= 1
-            if depth < 0:
-                break
-            if depth == 0:
-                # A variable's initialiser is followed by a semicolon, a function's body by nothing.
-                if "=" not in "".join(head):
-                    statements.append(("".join(head).strip(), "".join(body or ())))
-                    head, body = [], None
-                continue
-        elif token == ";" and depth == 0:
-            statements.append(("".join(head).strip(), None if body is None else "".join(body)))
-            head, body = [], None
-            continue
-        (head if depth == 0 else body if body is not None else head).append(token)
+        depth += (token == "{") - (token == "}")
+        if depth < 0:
+            break
+        if depth == 1 and token == "{":
+            body = []
+        elif depth == 0 and token in ("}", ";"):
+            # A variable's initialiser is followed by a semicolon, a function's body by nothing.
+            if token == ";" or "=" not in "".join(head):
+                statements.append(("".join(head).strip(), None if body is None else "".join(body)))
+                head, body = [], None
+        else:
+            (head if depth == 0 or body is None else body).append(token)
     if depth or "".join(head).strip():
         what = "invalid PTX: a statement or a brace is left open, as in a truncated file"
         raise JitltoError(what, code="jitlto-ptx", hint=_HINT)
@@ -220,7 +211,7 @@ def _declaration(head: str, body: str | None) -> Declaration | None:
         layout = "".join(f"({','.join(text for text, _ in part)})" for part in (_parameters(result), taken))
         kind = SymbolKind.KERNEL if keyword == "entry" else SymbolKind.FUNCTION
         sizes = tuple(size for _, size in taken)
-        return Declaration(name, linkage or "", kind, "", layout, sizes, body or "", body is not None)
+        return Declaration(name, linkage or "", kind, layout, sizes, body or "", body is not None)
     if match := re.match(_VARIABLE, head):
         linkage, space, align, vector, _, bits, name, dimensions = match.groups()
         element = int(bits or 64) // 8 * int(vector or 1)
@@ -229,7 +220,7 @@ def _declaration(head: str, body: str | None) -> Declaration | None:
         layout = f"{space} {size}@{align or element}"
         initialiser = head[match.end() :] + (body or "")
         defined = linkage != "extern"
-        return Declaration(name, linkage or "", SymbolKind.VARIABLE, space, layout, (), initialiser, defined)
+        return Declaration(name, linkage or "", SymbolKind.VARIABLE, layout, (), initialiser, defined)
     return None
 
 

@@ -232,11 +232,11 @@ def test_a_refused_option_is_a_compile_error_that_names_it(compiler: Compiler) -
     assert "--no-such-option" in refused(compiler, "", None, "--no-such-option").log
 
 
-def test_a_missing_host_compiler_is_an_error(compiler: Compiler, tmp_path: Path) -> None:
-    with raises(ToolchainError, "toolchain-missing", "'gcc'", hint="g++"):
-        Compiler({"PATH": str(tmp_path)})
-    with raises(ToolchainError, "toolchain-missing", "no-such-compiler"):
-        Compiler({"PATH": os.environ["PATH"], "NVCC_CCBIN": "no-such-compiler"})
+@pytest.mark.usefixtures("compiler")  # which is there
+def test_a_missing_host_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVCC_CCBIN", "no-such-compiler")
+    with raises(ToolchainError, "toolchain-missing", "no-such-compiler", hint="g++"):
+        Compiler()
 
 
 def test_a_missing_nvcc_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,13 +246,16 @@ def test_a_missing_nvcc_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_another_program_of_the_same_version_is_another_identity(compiler: Compiler, tmp_path: Path) -> None:
+def test_another_program_of_the_same_version_is_another_identity(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = tmp_path / "gcc"
     identities = []
+    monkeypatch.setenv("NVCC_CCBIN", str(host))
     for options in ("", "-DWRAPPED "):
-        host.write_text(f'#!/bin/sh\nexec {compiler._host} {options}"$@"\n')
+        host.write_text(f'#!/bin/sh\nexec {compiler.host_path} {options}"$@"\n')
         host.chmod(0o755)
-        identities.append(Compiler({"PATH": os.environ["PATH"], "NVCC_CCBIN": str(host)}).identity)
+        identities.append(Compiler().identity)
     assert len({compiler.identity, *identities}) == 3
 
 
