@@ -13,11 +13,12 @@ from jitlto.build.causes import Found, found_in
 from jitlto.build.proof import FamilyProof
 from jitlto.check.links import LinkJob, Work, require_readable
 from jitlto.cuda import nvjitlink
-from jitlto.cuda.compatibility import can_link_for, linkable_architectures, linked_kind
+from jitlto.cuda.compatibility import can_link_for, linkable_architectures
 from jitlto.cuda.nvjitlink import stored_input
 from jitlto.link.definitions import CONFLICT, ConflictSearch, LinkedAlone, conflict
 from jitlto.link.parallel import default_workers
 from jitlto.plan.enumeration import Kernel
+from jitlto.plan.images import linked_kind
 from jitlto.plan.user_code.inputs import make_stub
 from jitlto.record.fragment import BINARY, Fragment, ImageKind
 from jitlto.runtime.family import KernelFamily

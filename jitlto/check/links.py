@@ -15,12 +15,12 @@ from jitlto.base.versions import Architecture
 from jitlto.build.causes import Found, found_in
 from jitlto.build.proof import Proofs
 from jitlto.cuda import nvjitlink
-from jitlto.cuda.compatibility import can_read, linked_kind, select_image
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.cuda.ptx import write_stub
 from jitlto.link.parallel import run_parallel
 from jitlto.plan.cache_entry import LinkedKernel
 from jitlto.plan.enumeration import Kernel
+from jitlto.plan.images import can_read, linked_kind, select_image
 from jitlto.plan.plan import Plan, Request
 from jitlto.plan.user_code.inputs import UserInput, from_binary
 from jitlto.record.fragment import Fragment, ImageKind, Symbol

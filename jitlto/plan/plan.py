@@ -19,11 +19,11 @@ from jitlto.base.log import warn_once
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture, Version, lowest_base
 from jitlto.cuda import device, nvjitlink
-from jitlto.cuda.compatibility import native_target, newest_foreign, select_images
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, name_loaded, read_device_library
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.database import FragmentDatabase
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
+from jitlto.plan.images import native_target, newest_foreign, select_images
 from jitlto.plan.resolve import Resolution
 from jitlto.plan.supplied import UserSymbols
 from jitlto.record.fragment import Fragment, Image, ImageKind, SymbolKind

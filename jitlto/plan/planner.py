@@ -16,9 +16,9 @@ from jitlto.base.mangling import base_name, demangle, qualified_name
 from jitlto.base.text import abbreviate, check_type
 from jitlto.base.versions import Architecture
 from jitlto.cuda import device, nvjitlink
-from jitlto.cuda.compatibility import select_image
 from jitlto.cuda.nvjitlink import InputKind
 from jitlto.plan.configuration import LINK_MODES, normalize_configuration
+from jitlto.plan.images import select_image
 from jitlto.plan.plan import Plan, Request, SuppliedInput
 from jitlto.plan.resolve import Resolution, choose_entry, resolve
 from jitlto.plan.supplied import UserSymbols

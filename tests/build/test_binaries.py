@@ -16,10 +16,10 @@ from jitlto.build.rendered_families import family_files
 from jitlto.build.shards import Shard
 from jitlto.check.check import check
 from jitlto.cuda import nvfatbin, nvjitlink
-from jitlto.cuda.compatibility import select_image
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import load_family
+from jitlto.plan.images import select_image
 from jitlto.record.fragment import Fragment, ImageKind
 from jitlto.runtime.family import KernelFamily
 from tests.support.commands import succeeds

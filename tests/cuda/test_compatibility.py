@@ -4,21 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.base.errors import VersionError
 from jitlto.base.versions import Architecture, Version
 from jitlto.cuda import toolkit
 from jitlto.cuda.compatibility import (
     can_link_for,
     linkable_architectures,
     ltoir_links,
-    newest_foreign,
     newest_ptx_isa,
     runs_on,
-    select_images,
 )
 from jitlto.cuda.driver import find_incompatibility
-from jitlto.record.fragment import Fragment, FragmentKey, Image, ImageKind, Role
-from tests.support.errors import raises
 
 architectures = st.builds(Architecture, st.integers(50, 199), st.sampled_from(["", "a", "f"]))
 plain = st.builds(Architecture, st.integers(50, 199), st.just(""))
@@ -92,22 +87,3 @@ modern = versions.filter(lambda v: v >= (12, 0))
 @given(modern, versions)
 def test_a_driver_loads_cubins_of_its_major_and_of_earlier_ones(linker: Version, driver: Version) -> None:
     assert (find_incompatibility(driver, linker) is None) == (linker[0] <= driver[0])
-
-
-def made_by(*versions: str, ptx: bool = True) -> list[Fragment]:
-    def images(version: str) -> tuple[Image, ...]:
-        how = Architecture(75), "0" * 64, 1, "nvrtc", Version.parse(version)
-        both = Image(ImageKind.LTOIR, *how), Image(ImageKind.PTX, *how, Version(8, 0))
-        return both if ptx else both[:1]
-
-    return [Fragment(FragmentKey.make("f", f"g{v}", {}), Role.DEVICE, "", (), (), (), images(v)) for v in versions]
-
-
-def test_fragments_of_two_majors_link_as_ptx_or_not_at_all() -> None:
-    linker, target = Version.parse("13.5"), Architecture(90)
-    mixed = made_by("12.9", "13.5")
-    assert newest_foreign((image for each in mixed for image in each.images), linker) == Version(12, 9)
-    assert [image.kind for image in select_images(mixed, "ptx", target, linker)] == [ImageKind.PTX, ImageKind.PTX]
-    bare = made_by("12.9", "13.5", ptx=False)
-    with raises(VersionError, "link-version-no-image", "12.9", "f/g12.9[]", hint="build the family with CUDA 13"):
-        select_images(bare, "ptx", target, linker)

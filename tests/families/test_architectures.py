@@ -10,9 +10,9 @@ from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
 from jitlto.cuda import nvdisasm, toolkit
-from jitlto.cuda.compatibility import native_target
 from jitlto.database import FragmentDatabase
 from jitlto.families.declaration import load_family
+from jitlto.plan.images import native_target
 from jitlto.plan.plan import Plan
 from jitlto.record.fragment import ImageKind
 from jitlto.runtime.family import KernelFamily
