@@ -17,7 +17,7 @@ from jitlto.base.text import suggest, suggest_file
 from jitlto.base.toml_reader import TomlTable, find_place, read_toml
 from jitlto.base.versions import Architecture
 from jitlto.families.matrix import Matrix, load_matrix
-from jitlto.families.tuning_rules import check_tune, read_tune
+from jitlto.families.tuning_rules import read_tune
 from jitlto.record.fragment import ImageForm, ImageKind, Role, is_name
 from jitlto.record.headers import STD_HEADERS
 from jitlto.record.options import LinkOptions, describe_invalid_option, option_macros
@@ -343,10 +343,9 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     )
     made = replace(made, generated=_generated(table, family, made))
     parameters = {name for each in (made, *made.all_used().values()) for group in each.groups for name in group.key}
-    for group in made.groups:
-        if group.tune is not None:
-            check_tune(document.table("entrypoint").table(group.name).table("tune"), group.tune, parameters)
-    return made
+    tables = {group.name: document.table(group.role).table(group.name) for group in groups}
+    tunes = {name: read_tune(each.table("tune"), parameters) for name, each in tables.items() if "tune" in each.values}
+    return replace(made, groups=tuple(replace(group, tune=tunes.get(group.name)) for group in groups))
 
 
 def _uses(
@@ -475,7 +474,6 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclarati
         given.options,
         _parse_architectures(table, given.archs) if given.archs else (),
         given.sass_registers or family.sass_registers if is_compiled else None,
-        None if given.tune is None else read_tune(table.table("tune")),
     )
     if given.key is None and (combined := read_matrix(group)).count > 1:
         group = replace(group, key=combined.names)

@@ -17,12 +17,19 @@ class _TuneTable(msgspec.Struct):
     tolerance: float = 0.0
 
 
-def read_tune(table: TomlTable) -> TuneRecord:
-    """Read a table ``tune``; :func:`check_tune` checks its names, which other tables and families may declare."""
+def read_tune(table: TomlTable, parameters: Collection[str]) -> TuneRecord:
+    """Read a table ``tune``, given the key parameters of the family and of those that it uses."""
     given = table.decode(_TuneTable)
     if not (given.free or given.block):
         raise table.error("declares no choice", "give free or block, or remove the table", case="tune")
+    known = sorted(parameters)
+    for name in sorted(given.free.keys() - set(parameters)):
+        hint = suggest(name, known, f"the parameters are {', '.join(known)}")
+        raise table.error(f"free names {name!r}, which is no parameter", hint, "free", name, case="tune")
     for name, rule in given.sizes.items():
+        if name in parameters:
+            what = f"size {name!r} is a parameter too"
+            raise table.error(what, "give one of them another name", "sizes", name, case="tune")
         if not is_name(name) or rule not in ("exact", "log2"):
             what = f"size {name} = {rule!r} says no buckets"
             raise table.error(what, 'write "exact" or "log2"', "sizes", name, case="tune")
@@ -35,25 +42,3 @@ def read_tune(table: TomlTable) -> TuneRecord:
     except ValueError as error:
         hint = "write block = [128, 256] or [[16, 16], [32, 8]]; a tolerance is from 0, for the same bits, to 1"
         raise table.error(str(error), hint, case="tune") from None
-
-
-def check_tune(table: TomlTable, tune: TuneRecord, parameters: Collection[str]) -> None:
-    """Check the names in a table ``tune``.
-
-    Args:
-        table: The table.
-        tune: What it declares.
-        parameters: The key parameters of the family and of those that it uses.
-
-    Raises:
-        FamilyError: If a free parameter is none, or a size is one.
-    """
-    known = sorted(parameters)
-    for name, _ in tune.free:
-        if name not in known:
-            hint = suggest(name, known, f"the parameters are {', '.join(known)}")
-            raise table.error(f"free names {name!r}, which is no parameter", hint, "free", name, case="tune")
-    for name, _ in tune.sizes:
-        if name in known:
-            what = f"size {name!r} is a parameter too"
-            raise table.error(what, "give one of them another name", "sizes", name, case="tune")
