@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Mapping, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -224,15 +223,13 @@ class SourceFamily(KernelFamily):
         declared = {str(self.path): _identify(str(self.path))}
         family = load_family(self.path)
         target = next(reversed(self._rendered))
-        paths = _paths((family, *family.all_used().values()))
+        paths = _paths((family, *family.all_used().values())) | self._watched.keys()
         while True:
             watched = {path: _identify(path) for path in paths} | declared
             rendered = _render(self.path, target)
-            reached = _reached_files(rendered)
-            watched |= {path: _identify(path) for path in reached.keys() - watched.keys()}
-            if all(_holds(path, content) for path, content in reached.items() if path not in paths):
+            if (reached := _reached_files(rendered)) <= paths:
                 break
-            paths |= reached.keys()
+            paths |= reached
         family = rendered.families[0]
         self.name = family.name
         self._own = [r for r in rendered.rendered if r.key.family == family.name or r.group.role is Role.DEVICE]
@@ -274,20 +271,11 @@ def _paths(families: Collection[FamilyDeclaration]) -> set[str]:
     return found | {str(path) for each in named for path in (each, each.parent)} | {*map(str, searched)}
 
 
-def _reached_files(rendered: RenderedFamilies) -> dict[str, bytes]:
-    """Return the headers that rendered sources may include, and the binaries of groups, as they were read."""
-    every = rendered.requests
-    named = {(each.config.own, name) for each in every for name in each.own_closure.headers}
-    headers = {str(path): search.find(name) or b"" for search, name in named if (path := search.path(name))}
-    return {**headers, **{each.text: data for each, data in rendered.binaries}}
-
-
-def _holds(path: str, content: bytes) -> bool:
-    """Return whether a file still is as it was read, but for a BOM."""
-    try:
-        return Path(path).read_bytes().removeprefix(BOM_UTF8) == content.removeprefix(BOM_UTF8)
-    except OSError:
-        return False
+def _reached_files(rendered: RenderedFamilies) -> set[str]:
+    """Return the headers that rendered sources may include, and the binaries of groups."""
+    named = {(each.config.own, name) for each in rendered.requests for name in each.own_closure.headers}
+    headers = {str(path) for search, name in named if (path := search.path(name))}
+    return headers | {each.text for each, _ in rendered.binaries}
 
 
 def _identify(path: str) -> Identity:
