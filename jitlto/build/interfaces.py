@@ -5,12 +5,9 @@ front end finds what contradicts them. Here is what it does not find.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
 
 from jitlto.base.diagnostic import Diagnostic, Location
 from jitlto.base.errors import BuildError, FamilyError
-from jitlto.base.mangling import base_name, demangle
 from jitlto.base.text import suggest
 from jitlto.base.toml_reader import find_place
 from jitlto.build.cache.keys import CompileConfig
@@ -24,8 +21,6 @@ from jitlto.compile.declarations import (
 )
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource
-from jitlto.record.family_record import FamilyRecord
-from jitlto.record.fragment import Fragment, FragmentKey
 from jitlto.record.options import option_macros
 
 # Types that NVIDIA's headers define, or only declare.
@@ -41,25 +36,6 @@ _KINDS = {
     "overload": ("specialisation", "overloads", "declare it in {}, so that both sides see it, or give it another name"),
     "definition": ("definition", "defines", "move the definition into {}; a type that is opaque is defined nowhere"),
 }
-
-
-class Places:
-    """Where fragments come from: nothing that a database tells, but what the build that makes them knows."""
-
-    def origin(self, key: FragmentKey, name: str) -> Location | None:  # noqa: ARG002
-        """Return where the source of a fragment first mentions a name."""
-        return None
-
-    def show(self, key: FragmentKey, symbol: str) -> Sequence[Diagnostic]:  # noqa: ARG002
-        """Return how its interfaces and its source declare a symbol."""
-        return ()
-
-    def value(self, key: FragmentKey, name: str) -> Location | None:  # noqa: ARG002
-        """Return where a matrix has its value of a parameter."""
-        return None
-
-
-NOWHERE = Places()
 
 
 class InterfaceRules:
@@ -139,43 +115,6 @@ class InterfaceRules:
                         by = f"option {option} of {family.name}/{group.name} "
                         where = family.place(group, "options", group.options.index(option))
                         raise self._error(Conflict(kind, macro, header), by, where)
-
-
-def check_interfaces(
-    family: FamilyRecord,
-    fragments: Sequence[Fragment],
-    faults: Iterable[tuple[str, str]],
-    places: Places = NOWHERE,
-) -> None:
-    """Check that what fragments require of each other is declared in interfaces.
-
-    Args:
-        faults: What the compiler did not find declared, see :class:`jitlto.build.interface_proof.InterfaceProof`.
-        places: Where the fragments come from.
-
-    Raises:
-        BuildError: A fragment requires a symbol of a group that has no interface, or that its interface does not
-            declare, also of one that callers supply.
-    """
-    providers: dict[str, dict[str, FragmentKey]] = defaultdict(dict)  # one of each group, whose interface all have
-    for fragment in fragments:
-        for symbol in fragment.provides:
-            providers[symbol.name].setdefault(fragment.key.group, fragment.key)
-    undeclared, suppliers = set(faults), family.supplied_groups()
-    for key, name in ((fragment.key, symbol.name) for fragment in fragments for symbol in fragment.requires):
-        owners = [(family.group(one.group), str(one)) for one in providers[name].values()]
-        for group, owner in owners or [(each, each.name) for each in suppliers(name)]:
-            what = f"{key} requires {demangle(name)} of {owner}"
-            if group is not None and group.interface is None:
-                hint = f'declare it in a header, and name that in the group\'s table: interface = "{group.name}.cuh"; '
-                hint += "or write interface = false, and only its layout is compared"
-                what += f", whose group {group.name} has no interface"
-                raise BuildError(what, code="build-no-interface", where=places.origin(key, base_name(name)), hint=hint)
-            if group and group.interface and (key.family, name) in undeclared:
-                what += f", and the interface {group.interface} of {group.name} does not declare it"
-                notes, hint = places.show(key, name), "declare it there and nowhere else"
-                where = places.origin(key, base_name(name))
-                raise BuildError(what, code="build-interface-undeclared", where=where, hint=hint, notes=notes)
 
 
 def place_of(config: CompileConfig, header: str, line: int) -> Location:

@@ -10,8 +10,7 @@ from jitlto.base.diagnostic import Diagnostic, Severity
 from jitlto.base.errors import BuildError
 from jitlto.base.text import describe_differences, pluralize
 from jitlto.build.cache.cache import Cache
-from jitlto.build.interfaces import check_interfaces
-from jitlto.build.proof import Planned, Proofs, prove_once
+from jitlto.build.proof import Planned, Proofs, check_interfaces, prove_once
 from jitlto.build.uses import check_uses
 from jitlto.database import FragmentDatabase, writer
 from jitlto.record.family_record import FamilyRecord, PartRecord

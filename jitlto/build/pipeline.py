@@ -19,9 +19,8 @@ from jitlto.build.execution.events import Observer
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.interface_proof import InterfaceCompiler, InterfaceProof, find_broken
-from jitlto.build.interfaces import check_interfaces
 from jitlto.build.merge import MergeReport
-from jitlto.build.proof import Planned, Proofs, prove_once
+from jitlto.build.proof import Planned, Proofs, check_interfaces, prove_once
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.scheduler import Scheduler
 from jitlto.build.shards import Shard

@@ -28,7 +28,7 @@ from jitlto.base.mangling import base_name, demangle
 from jitlto.base.text import pluralize, suggest
 from jitlto.build.cache.cache import Cache
 from jitlto.build.causes import Found, found_in, group_causes
-from jitlto.build.interfaces import NOWHERE, Places
+from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.database import FragmentDatabase
 from jitlto.database.index import Index
 from jitlto.plan.enumeration import DeadEnd, Kernel, enumerate_kernels
@@ -45,6 +45,7 @@ _SCHEMA = 4  # of what is proved
 #: The most kernels of a family of which a build plans each; of what exceeds them, it plans a covering set.
 MOST_KERNELS = 10_000
 _FUNCTION = re.compile(r"(\w+)(?:<[^()]*>)?\(")
+NOWHERE = RenderedFamilies(())  # what a database tells of where its fragments come from
 _UNUSED, _EMPTY = "build-unused-fragment", "build-no-entrypoint"
 
 
@@ -120,7 +121,7 @@ def prove_once(
     fragments: list[Fragment],
     path: Path,
     digest: str,
-    places: Places = NOWHERE,
+    places: RenderedFamilies = NOWHERE,
     *,
     allow_incomplete: bool,
 ) -> Planned:
@@ -145,7 +146,7 @@ def prove_once(
 
 
 def require_kernels(
-    database: FragmentDatabase, places: Places = NOWHERE, *, allow_incomplete: bool = False
+    database: FragmentDatabase, places: RenderedFamilies = NOWHERE, *, allow_incomplete: bool = False
 ) -> tuple[Planned, list[Diagnostic]]:
     """Require that every kernel of a database plans.
 
@@ -191,8 +192,49 @@ def _choose_example(
     return None
 
 
+def check_interfaces(
+    family: FamilyRecord,
+    fragments: Sequence[Fragment],
+    faults: Iterable[tuple[str, str]],
+    places: RenderedFamilies = NOWHERE,
+) -> None:
+    """Check that what fragments require of each other is declared in interfaces.
+
+    Args:
+        faults: What the compiler did not find declared, see :class:`jitlto.build.interface_proof.InterfaceProof`.
+        places: Where the fragments come from.
+
+    Raises:
+        BuildError: A fragment requires a symbol of a group that has no interface, or that its interface does not
+            declare, also of one that callers supply.
+    """
+    providers: dict[str, dict[str, FragmentKey]] = defaultdict(dict)  # one of each group, whose interface all have
+    for fragment in fragments:
+        for symbol in fragment.provides:
+            providers[symbol.name].setdefault(fragment.key.group, fragment.key)
+    undeclared, suppliers = set(faults), family.supplied_groups()
+    for key, name in ((fragment.key, symbol.name) for fragment in fragments for symbol in fragment.requires):
+        owners = [(family.group(one.group), str(one)) for one in providers[name].values()]
+        for group, owner in owners or [(each, each.name) for each in suppliers(name)]:
+            what = f"{key} requires {demangle(name)} of {owner}"
+            if group is not None and group.interface is None:
+                hint = f'declare it in a header, and name that in the group\'s table: interface = "{group.name}.cuh"; '
+                hint += "or write interface = false, and only its layout is compared"
+                what += f", whose group {group.name} has no interface"
+                raise BuildError(what, code="build-no-interface", where=places.origin(key, base_name(name)), hint=hint)
+            if group and group.interface and (key.family, name) in undeclared:
+                what += f", and the interface {group.interface} of {group.name} does not declare it"
+                notes, hint = places.show(key, name), "declare it there and nowhere else"
+                where = places.origin(key, base_name(name))
+                raise BuildError(what, code="build-interface-undeclared", where=where, hint=hint, notes=notes)
+
+
 def prove(
-    database: FragmentDatabase, names: Iterable[str] = (), *, most: int | None = None, places: Places = NOWHERE
+    database: FragmentDatabase,
+    names: Iterable[str] = (),
+    *,
+    most: int | None = None,
+    places: RenderedFamilies = NOWHERE,
 ) -> dict[str, FamilyProof]:
     """Plan all kernels of families, and find fragments that no kernel uses. Nothing is linked.
 
@@ -223,7 +265,7 @@ def _prove(
     name: str,
     found: Sequence[Kernel | DeadEnd],
     elsewhere: Sequence[Kernel | DeadEnd],
-    places: Places,
+    places: RenderedFamilies,
 ) -> FamilyProof:
     """Prove one family from its kernels and dead ends, and from those of families that use it."""
     index, own = database.index(name), database.fragments(name)
@@ -269,7 +311,7 @@ def _list_supplied(family: FamilyRecord, planned: Iterable[Kernel]) -> Iterator[
 # --- why a kernel does not plan, for authors
 
 
-def _explain(index: Index, ends: Iterable[DeadEnd], places: Places) -> list[Found]:
+def _explain(index: Index, ends: Iterable[DeadEnd], places: RenderedFamilies) -> list[Found]:
     """Return what is wrong in configurations that give no kernel, each once, with the remedy for authors."""
     found: dict[object, Found] = {}
     for end in ends:
@@ -298,7 +340,9 @@ def _remedy(error: PlanError) -> str | None:
     return error.hint
 
 
-def _remedy_missing(index: Index, end: DeadEnd, places: Places) -> tuple[Location | None, Sequence[Diagnostic], str]:
+def _remedy_missing(
+    index: Index, end: DeadEnd, places: RenderedFamilies
+) -> tuple[Location | None, Sequence[Diagnostic], str]:
     """Return the place, notes and remedy for a missing function: what the nearest fragment lacks with other types."""
     entry, near = end.entry.key, []
     for name, several in sorted(index.providers.items()) if end.missing else ():
@@ -331,7 +375,7 @@ def _remedy_missing(index: Index, end: DeadEnd, places: Places) -> tuple[Locatio
 
 
 def _find_unused(
-    fragments: Sequence[Fragment], seen: Set[FragmentKey], places: Places, severity: Severity
+    fragments: Sequence[Fragment], seen: Set[FragmentKey], places: RenderedFamilies, severity: Severity
 ) -> Iterator[Found]:
     """Find the device fragments that no kernel contains, except those of kernels that fail to plan, all ``seen``."""
     requirers: dict[str, list[Fragment]] = defaultdict(list)

@@ -22,7 +22,7 @@ from jitlto.base.versions import Architecture, lowest_base
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.execution.request import CompileRequest
 from jitlto.build.interface_settings import check_settings
-from jitlto.build.interfaces import InterfaceRules, Places
+from jitlto.build.interfaces import InterfaceRules
 from jitlto.build.uses import check_uses
 from jitlto.compile.architectures import comparable_architectures
 from jitlto.compile.compiler import Toolchain, find_toolchain
@@ -46,7 +46,7 @@ _ARCHITECTURES = re.compile(
 )
 
 
-class RenderedFamilies(Places):
+class RenderedFamilies:
     """Families and those that they use, rendered one after the other, when they are asked for.
 
     Args:
@@ -168,6 +168,7 @@ class RenderedFamilies(Places):
         ]  # fmt: skip
 
     def origin(self, key: FragmentKey, name: str) -> Location | None:
+        """Return where the source of a fragment first mentions a name."""
         if (request := self._by_key.get(key)) is None:
             return next((rendered.origin for rendered, _ in self.binaries if rendered.key == key), None)
         texts = {**request.config.own_texts(request.rendered), **request.config.interface_headers()}
@@ -177,11 +178,13 @@ class RenderedFamilies(Places):
         return replace(request.place(file, line), about=request.rendered.about) if file else request.rendered.place(1)
 
     def value(self, key: FragmentKey, name: str) -> Location | None:
-        rendered = next(each for each in self.rendered if each.key == key)
-        found = rendered.matrix.find(name, rendered.combination[name])
+        """Return where a matrix has a fragment's value of a parameter."""
+        rendered = (each for each in self.rendered if each.key == key)
+        found = next((each.matrix.find(name, each.combination[name]) for each in rendered), None)
         return found if isinstance(found, Location) else None
 
     def show(self, key: FragmentKey, symbol: str) -> tuple[Diagnostic, ...]:
+        """Return how a fragment's interfaces and its source declare a symbol."""
         if (request := self._by_key.get(key)) is None:  # a binary
             return ()
         own = request.config.own_texts(request.rendered)
