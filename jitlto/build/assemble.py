@@ -37,17 +37,8 @@ def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragme
         isa = compiled.isa if kind is ImageKind.PTX else None
         images.append(Image(kind, architecture, sha, len(data), compiled.toolchain, compiled.version, isa))
         blobs[sha] = data
-    fragment = Fragment(
-        rendered.key,
-        rendered.group.role,
-        entry,
-        signature,
-        compiled.provides,
-        compiled.requires,
-        tuple(sorted(images, key=lambda image: (image.kind, image.architecture))),
-        compiled.bodies,
-    )
-    return fragment, blobs
+    made_of = compiled.provides, compiled.requires, tuple(sorted(images)), compiled.bodies
+    return Fragment(rendered.key, rendered.group.role, entry, signature, *made_of), blobs
 
 
 def _find_entry(rendered: RenderedSource, kernels: list[Symbol]) -> str:

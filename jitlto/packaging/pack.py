@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from jitlto.base import config
 from jitlto.base.errors import JitltoError, ProjectError
+from jitlto.build.pipeline import BuildReport
 from jitlto.families.pyproject import PackageConfig
 from jitlto.packaging import project
 from jitlto.packaging.project import Package
@@ -28,7 +30,8 @@ def build_files(
     build_pack(package.config, output)
     for advice in report.advice:
         warn(f"jitlto: {advice}")
-    tell(f"jitlto: {project.summarize(report)}")
+    how = report.summary if isinstance(report, BuildReport) else f"taken from {config.current().prebuilt}"
+    tell(f"jitlto: {len(report.fragments)} fragments ({how}), digest {report.digest}")
 
 
 def build_pack(package: PackageConfig, database: Path) -> None:

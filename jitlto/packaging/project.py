@@ -64,12 +64,6 @@ def build_package(pyproject: Path, output: Path, *, jobs: int | None = None) -> 
     return pipeline.build(package.families, output, jobs=jobs, cache=open_shared_cache())
 
 
-def summarize(report: BuildReport | MergeReport) -> str:
-    """Describe the result of :func:`build_package` in one line."""
-    how = report.summary if isinstance(report, BuildReport) else f"taken from {config.current().prebuilt}"
-    return f"{len(report.fragments)} fragments ({how}), digest {report.digest}"
-
-
 def list_sources(package: Package) -> list[Path]:
     """List every file that building a package's families may read, sorted, for its sdist.
 

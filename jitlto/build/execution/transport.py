@@ -92,11 +92,8 @@ def result_of(future: Future[T]) -> T:
     except JitltoError:
         raise
     except Exception as error:
-        what, hint = (
-            f"the executor failed: {type(error).__name__}: {error}",
-            "see its logs; most often memory is too low",
-        )
-        raise WorkerDied(what, hint=hint) from error
+        what = f"the executor failed: {type(error).__name__}: {error}"
+        raise WorkerDied(what, hint="see its logs; most often memory is too low") from error
 
 
 # Of headers: most sets share most of them.
