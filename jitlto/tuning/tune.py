@@ -66,11 +66,21 @@ def tune(
     # Ahead and in parallel; what fails fails again below. Parameters may have no kernel together.
     kernels = {variant.parameters: variant for variant in variants}.values()
     missing = {v.parameters for _, v, error in run_parallel(link, kernels) if isinstance(error, PlanError)}
-    expected = _Results(measures, results, asked.record.tolerance, family.name)
+    before, expected = [measures.read(array) for array in results], list[bytes]()  # what the default writes
 
     def prepare(variant: Variant) -> Callable[[], object]:
         best = Best(asked.launcher(variant).wait(), variant)
-        expected.check(lambda: launch(best, measures.stream), str(variant))
+        for array, data in zip(results, before, strict=True):
+            measures.write(array, data)
+        launch(best, measures.stream)
+        found = [measures.read(array) for array in results]
+        if not expected:
+            expected.extend(found)
+        for number, (array, one, other) in enumerate(zip(results, expected, found, strict=True)):
+            if one != other and not _agree(array, one, other, asked.record.tolerance):
+                what = f"{variant} has other results than the default (array {number})"
+                hint = "correct the kernel or `free`; or declare a tolerance under tune"
+                raise TuningError(what, code="tuning-results-differ", where=family.name, hint=hint)
         return lambda: launch(best, measures.stream)
 
     left = max(0.0, end - time.monotonic())
@@ -82,34 +92,6 @@ def tune(
     if save:
         wisdom_file.add(own, entry)
     return TuneReport(entry, outcome)
-
-
-class _Results:
-    """The results of the default, with which those of the others are compared."""
-
-    def __init__(self, measures: Any, arrays: Sequence[object], tolerance: float, where: str) -> None:
-        self._measures, self._arrays, self._tolerance, self._where = measures, arrays, tolerance, where
-        self._before = [measures.read(array) for array in arrays]
-        self._expected: list[bytes] | None = None
-
-    def check(self, launch: Callable[[], object], variant: str) -> None:
-        """Launch a variant, and compare what it writes; the first is what others are compared with.
-
-        Raises:
-            TuningError: If the results differ by more than the tolerance.
-        """
-        for array, data in zip(self._arrays, self._before, strict=True):
-            self._measures.write(array, data)
-        launch()
-        found = [self._measures.read(array) for array in self._arrays]
-        if self._expected is None:
-            self._expected = found
-            return
-        for number, (array, one, other) in enumerate(zip(self._arrays, self._expected, found, strict=True)):
-            if one != other and not _agree(array, one, other, self._tolerance):
-                what = f"{variant} has other results than the default (array {number})"
-                hint = "correct the kernel or `free`; or declare a tolerance under tune"
-                raise TuningError(what, code="tuning-results-differ", where=self._where, hint=hint)
 
 
 def _agree(array: Any, one: bytes, other: bytes, tolerance: float) -> bool:
