@@ -29,15 +29,15 @@ def locate(target: Path) -> tuple[Path, str | None]:
     Raises:
         JitltoError: As :func:`find_family`.
     """
-    if os.path.isfile(target) and target.name != _TOML:  # noqa: PTH113 - Path.is_file raises on long names
-        return target, None
     if (found := _find(target)) is None:
         return target, None  # whoever opens it says what is wrong
     return found.database.path if found.path.name == _TOML else found.path, found.name
 
 
 def _find(target: Path) -> KernelFamily | None:
-    """Find a family by name, in the working directory too, or by where its sources are."""
+    """Find a family by name, in the working directory too, or by where its sources are; None for all other files."""
+    if os.path.isfile(target) and target.name != _TOML:  # noqa: PTH113 - Path.is_file raises on long names
+        return None
     package, _, name = str(target).rpartition(":")
     missing: RegistryError | None = None
     if _NAMED.fullmatch(str(target)):
@@ -79,8 +79,7 @@ def find_family(target: Path, database: Path | None = None) -> KernelFamily:
         if package:
             raise click.UsageError(f"--db and the package {package!r} exclude each other")
         return load(name, database)
-    is_file = os.path.isfile(target) and target.name != _TOML  # noqa: PTH113 - Path.is_file raises on long names
-    if not is_file and (found := _find(target)):
+    if found := _find(target):
         return found
     held = session.default.registry.file(target).contents.families
     own = [name for name, each in held.items() if each.entrypoints]
