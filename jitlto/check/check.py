@@ -25,28 +25,19 @@ _FINISH, _STALL = 2.0, 0.5
 
 
 class FamilyCheck(Struct, frozen=True):
-    """A family's kernels as planned, compared and linked.
-
-    Args:
-        completed_by_callers: How many kernels need callers' code; they are linked with a stub of it.
-        compared: In how many pairs of fragments inline functions were compared; None if they were not.
-        linked: How many kernels were linked for each target: all, or of more than 10,000 a covering set.
-        cubins: How many links of cubins were made beside those of LTO-IR.
-        known: How many of the links an earlier check had made, so that they were not made again.
-        failed: How many links failed.
-    """
+    """A family's kernels as planned, compared and linked."""
 
     family: str
     holds: bool
     fragments: int
     kernels: int
-    completed_by_callers: int
+    completed_by_callers: int  # kernels that need callers' code; they are linked with a stub of it
     diagnostics: tuple[Diagnostic, ...]
-    compared: int | None = None
-    linked: int = 0
-    known: int = 0
-    cubins: int = 0
-    failed: int = 0
+    compared: int | None = None  # pairs of fragments whose inline functions were compared; None if none could be
+    linked: int = 0  # kernels that were linked for each target: all, or of more than 10,000 a covering set
+    known: int = 0  # links that an earlier check had made, so that they were not made again
+    cubins: int = 0  # links of cubins that were made beside those of LTO-IR
+    failed: int = 0  # links
 
     @property
     def failures(self) -> list[Diagnostic]:
@@ -60,20 +51,15 @@ class FamilyCheck(Struct, frozen=True):
 
 
 class CheckResult(Struct, frozen=True):
-    """The result for the database with this digest.
-
-    Args:
-        archs: The targets of the links; empty if nothing was linked.
-        nvjitlink, seconds: Its version, and the time that comparisons and links took.
-    """
+    """The result for the database with this digest."""
 
     digest: str
     holds: bool
     families: tuple[FamilyCheck, ...]
     database: str
-    archs: tuple[str, ...] = ()
-    nvjitlink: str = ""
-    seconds: float = 0.0
+    archs: tuple[str, ...] = ()  # the targets of the links; empty if nothing was linked
+    nvjitlink: str = ""  # its version
+    seconds: float = 0.0  # that comparisons and links took
 
 
 def check(
@@ -95,7 +81,7 @@ def check(
         targets: The architectures to link for. Kernels of which every fragment has a cubin for the target are linked
             from these too. Of more kernels than a build plans each, those are linked in which every two fragments meet
             that meet in any.
-        on_links, on_link: Called with the number of links or comparisons, and with the position of each finished one.
+        on_links, on_link: Called with the number of links or comparisons to make, and with the position of each.
 
     Raises:
         DatabaseError: If the database holds no family, or is one part of a build.

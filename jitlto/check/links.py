@@ -129,12 +129,10 @@ class Work:
         Returns:
             The jobs that raise an error, in order, and the number of those that were proved before.
         """
-        self.on_links(len(jobs))
         keys = [self.proofs.plan_key(job.plan, of) for job in jobs]
         known = self.proofs.find(keys)
         left = [position for position, key in enumerate(keys) if key not in known]
-        for position in {*range(len(jobs))}.difference(left):
-            self.on_link(position)
+        self.on_links(len(left))
         alike: dict[Hashable, list[int]] = defaultdict(list)
         for position in left:
             alike[together(jobs[position])].append(position)
