@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -13,26 +13,15 @@ from jitlto.base.cached import cached_property
 from jitlto.base.errors import OperatorError
 from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type, suggest
-from jitlto.frameworks.parts import (
-    MOST_WORDS,
-    REQUIRED,
-    Argument,
-    Array,
-    Call,
-    Case,
-    Flag,
-    Launch,
-    Output,
-    Scalar,
-    Seam,
-    Table,
-)
+from jitlto.frameworks.parts import REQUIRED, Argument, Array, Call, Case, Flag, Launch, Output, Scalar, Seam
 from jitlto.frameworks.shapes import DTYPES, Dimensions, DType, bind_shape, parse_shape, shape_of
 from jitlto.runtime.family import KernelFamily
 from jitlto.source.load import family as find_family
 
 if TYPE_CHECKING:
+    from jitlto.frameworks.fusion import Fused
     from jitlto.plan.plan import Plan
+    from jitlto.plan.planner import Planner
 
 
 @dataclass(frozen=True)
@@ -82,7 +71,7 @@ class Operator(Shared):
             size; the values of all other flags are to be named.
         prologue: Where a function can make the elements of an argument.
         epilogue: Where a function can be applied to the elements of the output.
-        sources: Returns CUDA C++ that takes the place of groups, by the name that messages have for it.
+        fused: The functions there, for :meth:`with_epilogue` and :func:`jitlto.torch_fusion` to say.
 
     Raises:
         OperatorError: If the declaration contradicts itself.
@@ -102,7 +91,7 @@ class Operator(Shared):
     examples: Sequence[Mapping[str, Sequence[object]]] = ({},)
     prologue: Seam | None = None
     epilogue: Seam | None = None
-    sources: Callable[[Case], Mapping[str, str]] | None = None
+    fused: Mapping[str, Fused] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -190,20 +179,22 @@ class Operator(Shared):
 
     def results(self, case: Case) -> tuple[tuple[tuple[Any, ...], str], ...]:
         """Return shape and dtype of each output of a call."""
+        found = self._outputs(case)
+        function = self.fused.get("epilogue")
+        return ((found[0][0], function.make(found[0][1]).dtype),) if function else found
+
+    def _outputs(self, case: Case) -> tuple[tuple[tuple[Any, ...], str], ...]:
+        """Return shape and dtype of each output, as the kernel takes it."""
         found = []
         for output in self.outputs:
             shape = output.shape(case) if callable(output.shape) else shape_of(self.patterns[output.name], case)
-            found.append((tuple(shape), self.resolve_dtype(output.dtype, case)))
+            dtype = output.dtype(case) if callable(output.dtype) else output.dtype
+            dtype = dtype if dtype in DTYPES else getattr(case, str(dtype))
+            if dtype not in DTYPES:
+                what = f"output {output.name} has an unknown dtype {dtype!r}"
+                raise self.error(what, f"the dtypes are {', '.join(DTYPES)}")
+            found.append((tuple(shape), str(dtype)))
         return tuple(found)
-
-    def resolve_dtype(self, declared: str | Callable[[Case], str], case: Case) -> str:
-        """Return a dtype of the output in a call."""
-        dtype = declared(case) if callable(declared) else declared
-        dtype = dtype if dtype in DTYPES else getattr(case, str(dtype))
-        if dtype not in DTYPES:
-            what = f"an output has an unknown dtype {dtype!r}"
-            raise self.error(what, f"the dtypes are {', '.join(DTYPES)}")
-        return str(dtype)
 
     def resolve(self, case: Case) -> Call:
         """Return all that follows from a case whose sizes are ints."""
@@ -218,23 +209,21 @@ class Operator(Shared):
         parts = enumerate((*self.arguments, *self.outputs))
         places = {part.name: place for place, part in parts if not isinstance(part, Flag)}
         missing = {array.name for array in self.arrays if array.optional} - case.given
-        parameters: list[tuple[int | None, Any]] = []
-        tables: list[tuple[int, ...]] = []
+        parameters: list[tuple[Any, Any]] = []
         for each in self.parameters:
-            if isinstance(each, Table):
-                parameters.append((len(self.arguments) + len(self.outputs) + len(tables), None))
-                tables.append(tuple(places[name] for name in each.names))
-            elif each in ("prologue", "epilogue") and each not in places:
-                parameters.append((None, None))
+            if each in ("prologue", "epilogue") and each not in places:
+                function = self.fused.get(each)
+                parameters.append((function and function.find_inputs(places), None))
             elif not isinstance(each, str):
                 parameters.append((None, each(case) if callable(each) else each))
             elif each in places:
                 parameters.append((None if each in missing else places[each], None))
             else:
                 parameters.append((None, getattr(case, each)))
-        taken = tuple(self.resolve_dtype(output.taken_as or output.dtype, case) for output in self.outputs)
-        sources = self.sources(case) if self.sources else {}
-        return Call(self.results(case), chosen, launch, tuple(parameters), taken, tuple(tables), sources)
+        outputs, sources = self._outputs(case), dict[str, str]()
+        for function in self.fused.values():
+            sources |= function.sources(self, case, *outputs[0])
+        return Call(outputs, chosen, launch, tuple(parameters), sources)
 
     @cached_property
     def loaded(self) -> KernelFamily:
@@ -245,24 +234,21 @@ class Operator(Shared):
 
     def plan(self, call: Call) -> Plan:
         """Plan the kernel of a call."""
-        asked, how = self._ask(call)
-        return asked.plan(**how)  # type: ignore[no-any-return]
+        return self._planner(call).plan(link_options=self.link_options)
 
     def launcher(self, call: Call) -> Any:
         """Return the launcher of the kernel of a call."""
-        asked, how = self._ask(call)
-        return asked.launcher(**how)
+        if call.sources:
+            return self._planner(call).launcher(link_options=self.link_options)
+        how = {"entry": self.entry, "link_options": self.link_options}
+        known: dict[str, Any] = {name: value for name, value in how.items() if value is not None}
+        return self.loaded.launcher(**known | dict(call.configuration))
 
-    def _ask(self, call: Call) -> tuple[Any, dict[str, Any]]:
-        """Return whom to ask for a kernel, the family or a planner, and how."""
-        options = {} if self.link_options is None else {"link_options": self.link_options}
-        if not call.sources:
-            entry = {} if self.entry is None else {"entry": self.entry}
-            return self.loaded, {**options, **entry, **call.configuration}
+    def _planner(self, call: Call) -> Planner[Any]:
         planner = self.loaded.planner(self.entry, **call.configuration)
         for name, text in call.sources.items():
             planner.add_source(text, name)
-        return planner, options
+        return planner
 
     def with_epilogue(self, expression: str, *, dtype: str | None = None, **inputs: str | float) -> Operator:
         """Return an operator whose kernel applies a function to each element of the output before it is written.
@@ -307,13 +293,7 @@ def _check(operator: Operator) -> None:
         what = "an operator without outputs and mutated arguments has no effect"
         raise operator.error(what, "declare what the kernel writes to", case="output")
     for parameter in operator.parameters:
-        if isinstance(parameter, Table):
-            known = {part.name for part in operator.arguments}
-            for name in parameter.names:
-                _check_known(operator, "a table holds no argument", name, known, "parameter")
-            if len(parameter.names) > MOST_WORDS:
-                raise operator.error(f"a table of {len(parameter.names)}", f"{MOST_WORDS} at most", "parameter")
-        if not isinstance(parameter, str | int | float | Table | None) and not callable(parameter):
+        if not isinstance(parameter, str | int | float | None) and not callable(parameter):
             what = f"parameter {parameter!r} is neither a name nor a number, None or a function"
             raise operator.error(what, "name what the kernel is passed", case="parameter")
     if operator.backward is not None:

@@ -63,8 +63,7 @@ def _check_arguments(
     if len(call.parameters) != len(signature):
         raise count_error(kernel, signature, len(call.parameters))
     parts = (*operator.arguments, *operator.outputs)
-    outputs = ((shape, dtype) for (shape, _), dtype in zip(call.results, call.taken_as, strict=True))
-    given = (*values, *outputs, *call.tables)
+    given = (*values, *call.results)
     written = {
         place: part.name
         for place, part in enumerate(parts)
@@ -75,7 +74,9 @@ def _check_arguments(
     for declared, (place, value), parameter, convert in zip(
         operator.parameters, call.parameters, signature, converters, strict=True
     ):
-        target, part = pointed_type(parameter), None if place is None else (*parts, *call.tables)[place]
+        if isinstance(place, tuple):  # a table, for a seam's own source
+            continue
+        target, part = pointed_type(parameter), None if place is None else parts[place]
         if place is not None and isinstance(part, Array | Output):
             _check_array(parameter, target, given[place][1])
             if place in written:
@@ -87,8 +88,6 @@ def _check_arguments(
         if place is not None and isinstance(part, Scalar):
             value, is_address = given[place], part.type == "int"
             value = value if isinstance(value, int | float | complex) else _EXAMPLES[part.type]
-        if place is not None and isinstance(part, tuple):
-            continue  # a table, for a seam's own source
         if target is None:
             convert(value)
         elif value is not None and not (value == 0 or is_address):

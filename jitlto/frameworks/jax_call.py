@@ -193,7 +193,7 @@ def _lower(target: Cuda, ctx: Any, *operands: Any, statics: _Statics) -> Any:
     # A result that has an argument's memory is what the kernel writes to.
     places |= {number: (OUTPUT, aliases[places[number][1]]) for number in statics.mutated}
     places |= {len(operator.arguments) + n: (OUTPUT, n) for n, _ in enumerate(operator.outputs)}
-    if call.tables:
+    if any(isinstance(place, tuple) for place, _ in call.parameters):
         hint = "give one array, and numbers by their values"
         raise operator.error("a function that is fused has several inputs, for which JAX has no table", hint)
     launcher = operator.launcher(call)
@@ -262,7 +262,7 @@ def describe_call(
     target: Cuda,
     launcher: Any,
     call: Call,
-    places: Mapping[int | None, tuple[int, int]],
+    places: Mapping[Any, tuple[int, int]],
     scalars: Sequence[Any],
 ) -> np.ndarray[Any, Any]:
     """Return the words of a call, and let XLA find its kernel.

@@ -28,7 +28,6 @@ class Array:
             ``*name`` for any number of dimensions.
         mutated: True if the kernel writes to it.
         optional: True if None may be given instead, which the kernel gets as a null pointer.
-        aligned: True if it has to begin at a multiple of 16 bytes; a view that does not is copied first.
     """
 
     name: str
@@ -36,7 +35,6 @@ class Array:
     shape: str
     mutated: bool = False
     optional: bool = False
-    aligned: bool = False
 
     @property
     def default(self) -> object:
@@ -107,28 +105,11 @@ class Output:
         name: A Python identifier.
         dtype: As of :class:`Array`, or a function of the :class:`Case`.
         shape: The same; a function returns a tuple.
-        taken_as: The dtype that the kernel's parameter has, if its source writes another one.
     """
 
     name: str
     dtype: str | Callable[[Case], str]
     shape: str | Callable[[Case], Sequence[Any]]
-    taken_as: str | Callable[[Case], str] | None = None
-
-
-#: How many words a table has at most.
-MOST_WORDS = 32
-
-
-@dataclass(frozen=True)
-class Table:
-    """An argument of a kernel: the address of a table in device memory, of addresses of arrays and of numbers.
-
-    Args:
-        names: The arguments of the operator that it holds, each in 8 bytes: numbers as double.
-    """
-
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -176,20 +157,16 @@ class Call:
     """A call of an operator, with all that follows from its shapes, dtypes and flags.
 
     Args:
-        results: Shape and dtype of each output.
+        results: Shape and dtype of each output, as the kernel takes it.
         configuration: The parameter values that choose the kernel.
         launch: Its launch configuration; None if there is nothing to launch.
         parameters: Of each argument of the kernel, its position among the operator's arguments and, behind these,
-            outputs and tables; or None, and the value itself.
-        taken_as: Of each output the dtype that the kernel's parameter has.
-        tables: Of each table the positions of what it holds.
-        sources: CUDA C++ that takes the place of groups, by name.
+            outputs, or those of what a table in device memory holds; or None, and the value itself.
+        sources: CUDA C++ that takes the place of groups, by the name that messages have for it.
     """
 
     results: tuple[tuple[tuple[Any, ...], str], ...]
     configuration: Mapping[str, object]
     launch: Launch | None
-    parameters: tuple[tuple[int | None, Any], ...]
-    taken_as: tuple[str, ...] = ()
-    tables: tuple[tuple[int, ...], ...] = ()
+    parameters: tuple[tuple[Any, Any], ...]
     sources: Mapping[str, str] = field(default_factory=dict)

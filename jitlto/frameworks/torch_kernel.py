@@ -37,10 +37,9 @@ class Cuda:
         self.guard: Callable[[int], AbstractContextManager[object]] = torch.cuda.device
         self._tables: defaultdict[int, Tables] = defaultdict(Tables)
 
-    def table(self, words: Sequence[int], index: int) -> int:
+    def table(self, words: tuple[int, ...], index: int) -> int:
         """Return the address of device memory that holds some words of 64 bits, for as long as work may read it."""
-        is_captured: bool = torch.cuda.is_current_stream_capturing()
-        return self._tables[index].find(tuple(words), is_captured)
+        return self._tables[index].find(words, torch.cuda.is_current_stream_capturing())
 
     def keep(self, tensors: Sequence[Any], index: int) -> None:
         """Have the allocator keep the memory of tensors until the work that is in the current stream now has ended.
@@ -90,7 +89,7 @@ def refuse_tangents(operator: Operator, args: Sequence[Any]) -> None:
         arrays = [
             value for argument, value in zip(operator.arguments, args, strict=True) if isinstance(argument, Array)
         ]
-        has_one = any(array is not None and unpack_dual(array).tangent is not None for array in arrays)
+        has_one = any(isinstance(each, torch.Tensor) and unpack_dual(each).tangent is not None for each in arrays)
     except RuntimeError:  # in a trace of torch.func.linearize, which hides tangents from what is below autograd
         has_one = True
     if has_one:
@@ -108,7 +107,7 @@ def describe(operator: Operator, args: Sequence[Any]) -> list[Any]:
     """Return the arguments of a call as :meth:`Operator.bind` takes them."""
     return [
         (tuple(value.shape), str(value.dtype).rpartition(".")[2])
-        if isinstance(argument, Array) and value is not None
+        if isinstance(value, torch.Tensor) and isinstance(argument, Array)
         else value
         for argument, value in zip(operator.arguments, args, strict=True)
     ]
@@ -123,7 +122,7 @@ def bind(operator: Operator, args: Sequence[Any]) -> Case:
     """
     device = args[operator.first_array].device
     for argument, value in zip(operator.arguments, args, strict=True):
-        if isinstance(argument, Array) and value is not None and value.device != device:
+        if isinstance(argument, Array) and isinstance(value, torch.Tensor) and value.device != device:
             what, hint = f"{argument.name} is on {value.device}", f"move it to {device}, where the others are"
             raise operator.error(what, hint)
     try:
@@ -145,10 +144,11 @@ def returned(outputs: Sequence[Any]) -> Any:
     return outputs[0] if len(outputs) == 1 else tuple(outputs) if outputs else None
 
 
-def _word(value: Any) -> int:
-    """Return an argument as a table holds it."""
-    word: int = value.data_ptr() if isinstance(value, torch.Tensor) else unpack("=Q", pack("=d", value))[0]
-    return word
+def _words(value: Any) -> tuple[int, int]:
+    """Return an input of a function as a table holds it: the address of an array and its rows, or a number's bits."""
+    if isinstance(value, torch.Tensor):
+        return value.data_ptr(), value.shape[:1].numel()
+    return unpack("=Q", pack("=d", value))[0], 0
 
 
 class Implementation:
@@ -161,7 +161,8 @@ class Implementation:
         self._arrays = tuple(n for n, argument in numbered if isinstance(argument, Array))
         self._keyed = tuple(n for n, argument in numbered if not isinstance(argument, Scalar))
         self._mutated = tuple(n for n, argument in numbered if isinstance(argument, Array) and argument.mutated)
-        self._aligned = frozenset(n for n, argument in numbered if isinstance(argument, Array) and argument.aligned)
+        vectors = {each.name for function in operator.fused.values() for each in function.inputs}
+        self._aligned = frozenset(n for n, argument in numbered if argument.name in vectors)
         # By flags, shapes, dtypes and devices: functions that make the outputs; one that launches the kernel, or None;
         # what that takes beside the call's own, the grid, the block and numbers; and one that chooses what it takes of
         # the stream, these, the arguments and the outputs.
@@ -192,12 +193,11 @@ class Implementation:
                 if not value.is_contiguous() or (number in self._aligned and value.data_ptr() % 16):
                     copied = value.clone(memory_format=torch.contiguous_format)
                     passed = (*passed[:number], copied, *passed[number + 1 :])
-        makers, launch, values, choose, more = self._calls.get(key) or self._learn(key, args)
+        makers, launch, values, choose = self._calls.get(key) or self._learn(key, args)
         outputs = [make() for make in makers]
         stream = self._backend.stream(index) or _LEGACY_STREAM
         if launch is not None:
-            shown, tables = more(passed, outputs) if more else (outputs, ())
-            launch(*choose((stream, *values, *passed, *shown, *tables)))
+            launch(*choose((stream, *values, *passed, *outputs)))
         for number in self._mutated:
             if passed[number] is not args[number]:
                 args[number].copy_(passed[number])
@@ -206,34 +206,43 @@ class Implementation:
         if stream != _LEGACY_STREAM:  # of copies the originals too, which are read in this stream
             kept = [passed[number] for number in self._arrays]
             kept += [args[number] for number in self._arrays if args[number] is not passed[number]]
-            self._backend.keep([tensor for tensor in kept if tensor is not None], index)
+            self._backend.keep([each for each in kept if isinstance(each, torch.Tensor)], index)
         return outputs[0] if len(outputs) == 1 else returned(outputs)
 
-    def _more(
-        self, tables: Sequence[Sequence[int]], is_cast: Sequence[bool], passed: Sequence[Any], outputs: Sequence[Any]
-    ) -> tuple[list[Any], list[int]]:
-        """Return what the kernel takes for outputs of another dtype than its own, and the addresses of tables."""
-        shown = [each.data_ptr() if cast else each for each, cast in zip(outputs, is_cast, strict=True)]
-        index = passed[self._first].get_device()
-        return shown, [self._backend.table([_word(passed[place]) for place in table], index) for table in tables]
+    def _choose(self, parameters: Sequence[tuple[Any, Any]], first: int, given: tuple[Any, ...]) -> list[Any]:
+        """Choose what a kernel with functions takes: addresses of outputs, of any dtype, and of tables of inputs."""
+        args, taken = given[first:], list(given[:3])
+        for place, value in parameters:
+            if isinstance(place, tuple):
+                words = tuple(word for number in place for word in _words(args[number]))
+                taken.append(self._backend.table(words, args[self._first].get_device()))
+            elif place is None:
+                taken.append(value)
+            else:
+                taken.append(args[place].data_ptr() if place >= len(self._operator.arguments) else args[place])
+        return taken
 
     def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
         """Find what follows from a call that there was not before."""
         operator, device = self._operator, args[self._first].device
-        made = operator.resolve(bind(operator, args))
+        case = bind(operator, args)
+        made = operator.resolve(case)
         makers = [
             partial(torch.empty_strided, tuple(each.shape), each.stride(), dtype=each.dtype, device=device)
-            for each in make_outputs(made.results, "meta")  # torch.empty takes longer: shapes are given in many ways
+            for each in make_outputs(
+                operator.results(case), "meta"
+            )  # torch.empty takes longer: shapes are given in many ways
         ]
-        known: tuple[Any, ...] = makers, None, (), None, None
+        known: tuple[Any, ...] = makers, None, (), None
         if made.launch is not None:
             launch = partial(operator.launcher(made), **made.launch.attributes)
             values = (made.launch.grid, made.launch.block, *(value for _, value in made.parameters))
-            numbered = enumerate(made.parameters, 3)
-            places = (number if place is None else 1 + len(values) + place for number, (place, _) in numbered)
-            is_cast = [taken != dtype for taken, (_, dtype) in zip(made.taken_as, made.results, strict=True)]
-            more = partial(self._more, made.tables, is_cast) if made.tables or any(is_cast) else None
-            known = makers, launch, values, itemgetter(0, 1, 2, *places), more
+            first, numbered = 1 + len(values), enumerate(made.parameters, 3)
+            if made.sources:
+                choose: Callable[[tuple[Any, ...]], Any] = partial(self._choose, made.parameters, first)
+            else:
+                choose = itemgetter(0, 1, 2, *(n if place is None else first + place for n, (place, _) in numbered))
+            known = makers, launch, values, choose
         if len(self._calls) >= _MOST_CALLS:
             self._calls.clear()
         self._calls[key] = known

@@ -9,7 +9,7 @@ from docs.examples.operators import declare_transform
 from jitlto import Array, Launch, Operator, Output
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.fit import check_call
-from jitlto.frameworks.parts import Seam, Table
+from jitlto.frameworks.parts import Seam
 from jitlto.runtime.family import KernelFamily
 from tests.support.errors import raises
 
@@ -28,8 +28,8 @@ def _resolved(operator: Operator, *given: Any) -> Any:
 def test_an_expression_becomes_an_input_of_the_plan(fft: KernelFamily) -> None:
     declared = declare_transform(fft)
     made = declared.with_epilogue("v * scale + bias[col]", scale="float", bias="float32")
-    assert [argument.name for argument in made.arguments] == ["x", "bias", "scale", "direction"]
-    plan, plain = _plan(made, ((64,), "float32"), 0.5), _plan(declared)
+    assert [argument.name for argument in made.arguments] == ["x", "scale", "bias", "direction"]
+    plan, plain = _plan(made, 0.5, ((64,), "float32")), _plan(declared)
     assert plan.link(arch="sm_90").cubin != plain.link(arch="sm_90").cubin
     digests = [_plan(declared.with_epilogue(f"v * {n}")).for_arch("sm_90").digest for n in (2, 2, 3)]
     assert digests[0] == digests[1] != digests[2]
@@ -56,18 +56,22 @@ def test_inputs_are_read_by_element_row_column_or_once(
 def test_a_function_stands_before_what_the_seam_says() -> None:
     made = _TRANSFORM.with_epilogue("v * a[row] + b", a="float32", b="float", dtype="complex128")
     call = _resolved(made, ((10,), "float32"), 0.5)
-    assert (call.results[0][1], call.taken_as, call.tables) == ("complex128", ("complex64",), ((1, 2),))
+    assert (call.results[0][1], call.parameters[-1]) == ("complex64", ((1, 2), None))
+    assert made.results(made.bind([_X, ((10,), "float32"), 0.5, "forward"]))[0][1] == "complex128"
     (name, text), *others = call.sources.items()
     assert (name, others) == ("fft_store.cu", [])
     assert text.index("namespace fused") < text.index("void store(") < text.index("fft_store(float2*")
 
 
 def test_one_array_is_passed_by_itself_and_several_inputs_by_a_table() -> None:
-    declared = _TRANSFORM
-    assert declared.with_epilogue("v * 2").parameters[-1] is None
-    assert declared.with_epilogue("v * a", a="float32").parameters[-1] == "a"
-    assert declared.with_epilogue("v * a", a="float").parameters[-1] == Table(("a",))
-    assert declared.with_epilogue("v * a * b", a="float", b="float32").parameters[-1] == Table(("b", "a"))
+    def passed(expression: str, *given: Any, **inputs: str) -> Any:
+        return _resolved(_TRANSFORM.with_epilogue(expression, **inputs), *given).parameters[-1][0]
+
+    array = ((1,), "float32")
+    assert passed("v * 2") is None
+    assert passed("v * a", array, a="float32") == 1
+    assert passed("v * a", 0.5, a="float") == (1,)
+    assert passed("v * a * b", 0.5, array, a="float", b="float32") == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -112,4 +116,4 @@ def test_an_operator_of_one_array_and_no_seam_is_as_before() -> None:
     plain = Operator("a::b", family, (Array("x", "float32", "n"),), (Output("y", "float32", "n"),),
                      lambda case: {}, lambda case: Launch(1, 1), ("x", "y"))  # fmt: skip
     call = plain.resolve(plain.bind([((3,), "float32")]))
-    assert (call.tables, call.sources, call.taken_as) == ((), {}, ("float32",))
+    assert (call.sources, call.parameters) == ({}, ((0, None), (1, None)))

@@ -13,14 +13,16 @@ from jitlto.frameworks.functions import (
     UnsupportedError,
     Value,
     constant,
-    filled,
     prelude,
     promote,
+    rounded,
 )
 from jitlto.runtime.family import KernelFamily
 from tests.support.lazy import Lazy
 
 torch = Lazy("torch")
+#: How many operands each operation has.
+COUNTS = {name: sum(each in text for each in ("{a}", "{b}", "{c}")) for name, (_, text) in OPERATIONS.items()}
 _STORE = """
 __device__ void fft_store(float2* output, unsigned row, unsigned index, unsigned length, float2 value, void* info) {
   const float2 values[1] = {value};
@@ -35,9 +37,10 @@ def test_every_operation_compiles_for_every_dtype_that_it_takes(fft: KernelFamil
     taken = 0
     for number, dtype in enumerate(STORED):
         element = printer.read(Input(f"x{number}", dtype, ("element", "row", "column", "one")[number % 4]))
-        for name, (count, _) in OPERATIONS.items():
+        for name in OPERATIONS:
             try:
-                made = printer.apply(name, [element] * count if name != "where" else [True, element, element])
+                operands = [element] * COUNTS[name] if name != "where" else [True, element, element]
+                made = printer.apply(name, operands)
             except UnsupportedError:
                 continue
             taken += 1
@@ -53,10 +56,10 @@ def test_gathers_and_numbers_compile_too(fft: KernelFamily) -> None:
     printer = Printer()
     printer.read(Input("index", "int32", "row"))
     element = printer.read(Input("table", "bfloat16", "gathered"))
-    printer.number("table_rows")
-    made = printer.apply("to", [printer.apply("gelu", [element])], "complex64")
+    scaled = printer.apply("mul", [element, printer.read(Input("scale", "float", "one"))])
+    made = printer.apply("to", [printer.apply("gelu", [scaled])], "complex64")
     function = printer.load(made)
-    assert [each.name for each in function.inputs] == ["index", "table"]
+    assert [each.name for each in function.inputs] == ["index", "table", "scale"]
     load = """
 __device__ float2 fft_load(const float2*, unsigned row, unsigned index, unsigned length, void* info) {
   float2 value[1];
@@ -69,7 +72,7 @@ __device__ float2 fft_load(const float2*, unsigned row, unsigned index, unsigned
     assert planner.plan(arch="sm_90").link().cubin
 
 
-@pytest.mark.parametrize("name", [name for name, (count, _) in OPERATIONS.items() if count == 2])
+@pytest.mark.parametrize("name", [name for name, count in COUNTS.items() if count == 2])
 def test_dtypes_are_those_of_pytorch(name: str) -> None:
     function = {"div_trunc": None, "div_floor": None}.get(name, getattr(torch, name, None))
     if function is None:
@@ -112,11 +115,9 @@ def test_a_result_of_a_known_dtype_is_refused_all_the_same() -> None:
         Printer().apply("abs", [Value("a", "complex64")], "float32")
 
 
-def test_an_array_of_one_number_holds_it_in_its_dtype() -> None:
-    assert filled(3.7, "int64", has_dimensions=True).text == "fused::rounded<long long>(fused::to<long long>((3.7)))"
-    assert "bfloat16" in filled(0.1, "bfloat16", has_dimensions=False).text
-    with pytest.raises(UnsupportedError):
-        filled(1, "uint8", has_dimensions=True)
+def test_a_number_is_rounded_to_the_dtype_of_an_array_of_it() -> None:
+    assert "to<long long>(3.7)" in rounded("3.7", "int64")
+    assert "bfloat16" in rounded("0.1", "bfloat16")
 
 
 @pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan"), -0.0, 1e-310, -(2**63), 2**63 - 1, True])
@@ -125,3 +126,13 @@ def test_numbers_are_printed_exactly(fft: KernelFamily, number: Any) -> None:
     made = printer.apply("add", [Value("v", "complex64"), printer.apply("to", [number], "complex64")])
     chosen = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "2", "load": "identity"}
     fft.planner(**chosen).add_source(prelude() + printer.store(made, "complex64").text + _STORE).plan(arch="sm_90")
+
+
+def test_recent_devices_round_to_bfloat16_by_an_instruction(fft: KernelFamily) -> None:
+    printer = Printer()
+    function = printer.store(printer.apply("to", [Value("v", "complex64")], "bfloat16"), "complex64")
+    chosen = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "64", "load": "identity"}
+    texts = [function.text, function.text.replace("fused::bfloat16", "fused::bfloat16_sm80")]
+    planners = [fft.planner(**chosen).add_source(prelude() + text + _STORE) for text in texts]
+    old, recent = (planner.plan(arch="sm_90").link().cubin for planner in planners)
+    assert len(recent) < len(old)

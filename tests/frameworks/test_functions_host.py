@@ -9,29 +9,10 @@ import pytest
 
 from jitlto import torch_operator
 from jitlto.frameworks.functions import prelude
-from tests.support.chains import element_operator, make_chain, make_kernel, printed
+from tests.support.chains import SHIM, element_operator, make_chain, make_kernel, printed
 from tests.support.lazy import Lazy
 
 torch = Lazy("torch")
-_SHIM = """
-#include <math.h>
-#include <string.h>
-#define __device__
-#define __forceinline__ inline
-#define asm(...)
-struct float2 { float x, y; };
-struct double2 { double x, y; };
-struct alignas(8) uint2 { unsigned x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-template <typename To, typename From> To bits(From x) { To y; memcpy(&y, &x, sizeof(y)); return y; }
-inline float __uint_as_float(unsigned x) { return bits<float>(x); }
-inline float __int_as_float(int x) { return bits<float>(x); }
-inline unsigned __float_as_uint(float x) { return bits<unsigned>(x); }
-inline double __longlong_as_double(long long x) { return bits<double>(x); }
-template <typename T> T __ldg(const T* x) { return *x; }
-inline float rsqrt(float x) { return 1 / sqrtf(x); }
-inline double rsqrt(double x) { return 1 / sqrt(x); }
-"""
 _COUNT = 512
 
 
@@ -41,7 +22,7 @@ def test_random_chains_agree_with_pytorch(tmp_path: Path) -> None:
     element = torch_operator(element_operator())
     fake = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
     chains = {seed: chain for seed in range(150) if "float16" not in (chain := make_chain(seed))[1:]}
-    source = _SHIM + prelude()
+    source = SHIM + prelude()
     for seed, (function, dtype, _) in chains.items():
         with fake:
             v, w = (torch.empty(_COUNT, dtype=getattr(torch, dtype), device="cuda") for _ in range(2))

@@ -1,6 +1,7 @@
 """The pass that fuses functions into operators, on graphs of tensors without memory: no GPU."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -186,11 +187,38 @@ def test_code_of_an_earlier_declaration_is_an_error(fft: KernelFamily) -> None:
     module = pytest.importorskip("jitlto.frameworks.torch_fusion")
     declared = replace(declare_transform(fft), qualname="jitlto_test::anew")
     torch_operator(declared)
-    text = json.dumps({"operator": "jitlto_test::anew", "arguments": ["y", "direction"], "values": {}})
+    text = json.dumps({"operator": "jitlto_test::anew", "declared": ["y", "direction"], "functions": {}})
     with raises(OperatorError, "operator-framework", where="jitlto_test::anew", hint="reset"):
-        module._arguments(text, [], [])
+        module._run(text, [], [])
 
 
 def test_code_for_cpp_keeps_the_operator(transform: Any) -> None:
     with torch._inductor.config.patch(cpp_wrapper=True):
         assert len(left(lambda x: transform(x) * 2, lambda: (rows(10, 64),))) == 2
+
+
+def test_a_long_chain_takes_time_in_proportion(transform: Any) -> None:
+    def took(steps: int) -> float:
+        def function(x: Any) -> Any:
+            y = transform(x)
+            for _ in range(steps):
+                y = y * 0.5
+            return y.sum(0), y
+
+        with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+            given = rows(10, 64)
+        traced = torch.fx.experimental.proxy_tensor.make_fx(function, tracing_mode="fake")(given)
+        begin = time.perf_counter()
+        torch_fusion()(traced.graph)
+        return time.perf_counter() - begin
+
+    took(10)
+    assert took(3000) < 30 * took(300)
+
+
+def test_an_operation_with_further_arguments_is_left_alone(transform: Any) -> None:
+    gelu, given = torch.nn.functional.gelu, torch.empty(10, 64, dtype=torch.complex64)
+    make_fx = torch.fx.experimental.proxy_tensor.make_fx
+    traced = make_fx(lambda x: transform(gelu(x.real, approximate="tanh") * x), tracing_mode="fake")(given)
+    torch_fusion()(traced.graph)
+    assert any(str(node.target) == "aten.gelu.default" for node in traced.graph.nodes)

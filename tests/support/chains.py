@@ -16,6 +16,26 @@ _UNARY = ("neg", "abs", "sign", "relu", "reciprocal", "sqrt", "rsqrt", "exp", "e
           "round")  # fmt: skip
 _BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "remainder", "fmod", "pow")
 DTYPES = ("float32", "float16", "bfloat16", "float64")
+#: What printed functions need of CUDA, for the C++ compiler of the host.
+SHIM = """
+#include <math.h>
+#include <string.h>
+#define __device__
+#define __forceinline__ inline
+#define asm(...)
+struct float2 { float x, y; };
+struct double2 { double x, y; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+template <typename To, typename From> To bits(From x) { To y; memcpy(&y, &x, sizeof(y)); return y; }
+inline float __uint_as_float(unsigned x) { return bits<float>(x); }
+inline float __int_as_float(int x) { return bits<float>(x); }
+inline unsigned __float_as_uint(float x) { return bits<unsigned>(x); }
+inline double __longlong_as_double(long long x) { return bits<double>(x); }
+template <typename T> T __ldg(const T* x) { return *x; }
+inline float rsqrt(float x) { return 1 / sqrtf(x); }
+inline double rsqrt(double x) { return 1 / sqrt(x); }
+"""
 
 
 def make_chain(seed: int) -> tuple[Callable[..., Any], str, str]:
@@ -63,7 +83,7 @@ def printed(element: Any, function: Callable[..., Any], v: Any, w: Any) -> str:
     jitlto.torch_fusion()(graph)
     calls = [node for node in graph.nodes if node.op == "call_function"]
     is_whole = len(calls) == 1 and str(calls[0].target) == "jitlto.fused.default"
-    return str(json.loads(calls[0].args[0])["epilogue"]["text"]) if is_whole else ""
+    return str(json.loads(calls[0].args[0])["functions"]["epilogue"][0]) if is_whole else ""
 
 
 def make_kernel(text: str, number: int, dtype: str, head: str, index: str) -> str:
@@ -76,12 +96,11 @@ def make_kernel(text: str, number: int, dtype: str, head: str, index: str) -> st
         head: The kernel up to its body; its parameters are ``v``, ``w`` and ``output``.
         index: What declares ``i`` and ``count``.
     """
-    stored, computed = STORED[dtype]
-    stored = f"fused::{stored}" if stored in ("half", "bfloat16") else stored
+    stored, computed, _ = STORED[dtype]
     return f"""{text.replace(" store(", f" store{number}(")}
 {head} {{
   {index}
-  const {computed} value[1] = {{fused::widen(static_cast<const {stored}*>(v)[i])}};
+  const {computed} value[1] = {{fused::to<{computed}>(static_cast<const {stored}*>(v)[i])}};
   fused::store{number}(output, 0, i, count, value, w);
 }}
 """
