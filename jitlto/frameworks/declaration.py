@@ -269,8 +269,7 @@ class Operator(Shared):
         """
         from jitlto.frameworks.expressions import with_epilogue
 
-        made: Operator = with_epilogue(self, expression, dtype, inputs)
-        return made
+        return with_epilogue(self, expression, dtype, inputs)  # type: ignore[no-any-return]
 
 
 def _check(operator: Operator) -> None:
@@ -298,11 +297,8 @@ def _check(operator: Operator) -> None:
             raise operator.error(what, "name what the kernel is passed", case="parameter")
     if operator.backward is not None:
         _check_backward(operator, operator.backward)
-    for seam, side, parts in (
-        (operator.prologue, "prologue", operator.arrays),
-        (operator.epilogue, "epilogue", operator.outputs[:1]),
-    ):
-        if seam is not None:
+    for side, parts in (("prologue", operator.arrays), ("epilogue", operator.outputs)):
+        if (seam := getattr(operator, side)) is not None:
             check_type(seam, Seam, f"{side} must be a Seam")
             _check_known(operator, f"{side}: unknown array", seam.array, {part.name for part in parts}, side)
             if side not in operator.parameters or len(operator.outputs) > 1:

@@ -32,13 +32,11 @@ class Tables:
     def find(self, words: tuple[int, ...], is_captured: bool) -> int:
         """Return the address of a table; its device is the current one."""
         with self._lock:
-            if words in self._captured:
-                return self._captured[words]
-            address = self._recent.pop(words, 0)
+            address = self._captured.get(words) or self._recent.pop(words, 0)
             if not address:
                 with allowed_in_captures():
                     address = self._write(words, is_captured)
-            (self._captured if is_captured else self._recent)[words] = address
+            (self._captured if is_captured or words in self._captured else self._recent)[words] = address
             return address
 
     def _write(self, words: tuple[int, ...], is_captured: bool) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import dropwhile, islice
 from pathlib import Path
@@ -59,14 +59,11 @@ class Fusion(CustomGraphPass):  # type: ignore[misc]
                 continue
             given = {argument.name: argument.default for argument in operator.arguments}
             given |= dict(zip(given, node.args, strict=False)) | dict(node.kwargs)
-            chains = {
-                "epilogue": _behind(node) if operator.epilogue else None,
-                "prologue": _before(operator.prologue.array, given) if operator.prologue else None,
-            }
-            for sides in (("epilogue", "prologue"), ("epilogue",), ("prologue",)):  # with less, if not with all
-                found = {side: chain for side in sides if (chain := chains[side])}
-                if len(found) == len(sides) and _replace(node, operator, given, found):
-                    break
+            call = _Call(operator, node, given)
+            if operator.epilogue and (chain := _behind(node)):
+                call.fuse("epilogue", chain)
+            if operator.prologue and (chain := _before(given, operator.prologue.array)):
+                call.fuse("prologue", chain)
 
     def uuid(self) -> bytes:
         """Return what tells this pass from others."""
@@ -92,8 +89,8 @@ def _behind(call: Node) -> _Chain | None:
     return _print("epilogue", last, call) if last else None
 
 
-def _before(name: str, given: Mapping[str, Any]) -> _Chain | None:
-    """Return the chain that makes an argument."""
+def _before(given: Mapping[str, Any], name: str) -> _Chain | None:
+    """Return the chain that makes an argument and nothing else."""
     node = given[name]
     is_alone = isinstance(node, Node) and len(node.users) == 1 and list(given.values()).count(node) == 1
     return _print("prologue", node) if is_alone and not _refusal(node, _shape(node)) else None
@@ -213,48 +210,56 @@ def _access(node: Node, whole: Sequence[Any]) -> str:
 # --- calls ---
 
 
-def _replace(call: Node, operator: Operator, given: Mapping[str, Any], chains: Mapping[str, _Chain]) -> bool:
-    """Replace a call and chains by one call; return whether it is possible."""
-    last = chains["epilogue"].nodes[-1] if "epilogue" in chains else call
-    arrays = {each.name: given[each.name] for each in operator.arrays}
-    values = {name: value for name, value in given.items() if name not in arrays}
-    sizes = _shape(arrays.pop(operator.prologue.array)) if operator.prologue and "prologue" in chains else ()
-    for chain in chains.values():
-        arrays |= chain.arrays
-    functions = {side: chain.function for side, chain in chains.items()}
-    what = {"operator": operator.qualname, "declared": list(given), "values": values, "arrays": list(arrays)}
-    nodes = list(arrays.values())
-    tensors = [None if node is None else node.meta["val"] for node in nodes]
-    try:
-        if any(isinstance(value, Node) for value in values.values()):
-            raise UnsupportedError("a number varies")
-        if any(each.is_conj() or each.is_neg() for each in tensors if each is not None):
-            raise UnsupportedError("an array is conjugated or negated when it is read")
-        places: list[Any] = [size if isinstance(size, int) else _find_size(size, nodes) for size in sizes]
-        text = json.dumps({**what, "functions": functions})
-        if torch.cuda.is_available() and torch.cuda.get_device_capability(last.meta["val"].device) >= (8, 0):
-            text = text.replace("fused::bfloat16", "fused::bfloat16_sm80")
-        with last.meta["val"].fake_mode:  # compiles the functions, and checks them against the kernel
-            _fake(text, tensors, sizes)
-    except (JitltoError, UnsupportedError) as error:
-        _log.info("%s: not fused: %s", call, error)
-        return False
-    with call.graph.inserting_before(last.next):
-        for number, place in enumerate(places):
-            if not isinstance(place, int):
-                places[number] = made = call.graph.call_function(torch.ops.aten.sym_size.int, place)
-                made.meta["val"] = sizes[number]
-        new = call.graph.call_function(torch.ops.jitlto.fused.default, (text, nodes, places))
-    _log.info("%s: fused with %s", call, ", ".join(str(each) for chain in chains.values() for each in chain.nodes))
-    new.meta.update(last.meta)
-    last.replace_all_uses_with(new)
-    before, behind = (chains[side].nodes if side in chains else () for side in ("prologue", "epilogue"))
-    for each in reversed([*before, call, *behind]):
-        call.graph.erase_node(each)
-    return True
+class _Call:
+    """A call of an operator in a graph, with the functions that are fused into it."""
+
+    def __init__(self, operator: Operator, node: Node, given: Mapping[str, Any]) -> None:
+        self._operator, self._node = operator, node
+        self._arrays = {each.name: given[each.name] for each in operator.arrays}
+        self._values = {name: value for name, value in given.items() if name not in self._arrays}
+        self._functions: dict[str, Function] = {}
+
+    def fuse(self, side: str, chain: _Chain) -> None:
+        """Replace call and chain by one call, if that is possible."""
+        operator, call, nodes, sizes = self._operator, self._node, [self._node, *chain.nodes], list[Any]()
+        arrays, functions = self._arrays | chain.arrays, self._functions | {side: chain.function}
+        if side == "prologue" and operator.prologue:
+            sizes, nodes = list(_shape(arrays.pop(operator.prologue.array))), [*chain.nodes, call]
+        last, names = nodes[-1], [argument.name for argument in operator.arguments]
+        what = {"operator": operator.qualname, "declared": names, "values": self._values, "arrays": list(arrays)}
+        tensors = [None if node is None else node.meta["val"] for node in arrays.values()]
+        try:
+            if any(isinstance(value, Node) for value in self._values.values()):
+                raise UnsupportedError("a number varies")
+            if any(each.is_conj() or each.is_neg() for each in tensors if each is not None):
+                raise UnsupportedError("an array is conjugated or negated when it is read")
+            places = [size if isinstance(size, int) else _find_size(size, arrays.values()) for size in sizes]
+            text = json.dumps({**what, "functions": functions})
+            if torch.cuda.is_available() and torch.cuda.get_device_capability(last.meta["val"].device) >= (8, 0):
+                text = text.replace("fused::bfloat16", "fused::bfloat16_sm80")
+            with last.meta["val"].fake_mode:  # compiles the function, and checks it against the kernel
+                _fake(text, tensors, sizes)
+        except (JitltoError, UnsupportedError) as error:
+            _log.info("%s: not fused: %s", call, error)
+            return
+        with call.graph.inserting_before(last.next):
+            taken = [each if isinstance(each, int) else _take_size(*each) for each in places]
+            new = call.graph.call_function(torch.ops.jitlto.fused.default, (text, list(arrays.values()), taken))
+        _log.info("%s: fused with %s", call, ", ".join(map(str, chain.nodes)))
+        new.meta.update(last.meta)
+        last.replace_all_uses_with(new)
+        for each in reversed(nodes):
+            call.graph.erase_node(each)
+        self._node, self._arrays, self._functions = new, arrays, functions
 
 
-def _find_size(size: Any, nodes: Sequence[Node | None]) -> tuple[Node, int]:
+def _take_size(node: Node, dimension: int) -> Node:
+    made = node.graph.call_function(torch.ops.aten.sym_size.int, (node, dimension))
+    made.meta["val"] = _shape(node)[dimension]
+    return made
+
+
+def _find_size(size: Any, nodes: Iterable[Node | None]) -> tuple[Node, int]:
     """Return an array, and its dimension that has a size which is a symbol."""
     for node in filter(None, nodes):
         for dimension, other in enumerate(_shape(node)):
@@ -263,27 +268,11 @@ def _find_size(size: Any, nodes: Sequence[Node | None]) -> tuple[Node, int]:
     raise UnsupportedError(f"no array has the size {size}")
 
 
-def _bind(text: str, arrays: Sequence[Any], sizes: Sequence[Any]) -> tuple[Operator, Implementation, list[Any]]:
-    """Return what a call of ``jitlto::fused`` means: an operator with functions, how it runs, and its arguments."""
-    what = _loads(text)
-    operator = torch_operator.declared(what["operator"])
-    if operator is None:
-        hint = "make it with jitlto.torch_operator before code that was compiled for it runs"
-        raise OperatorError(
-            "the operator is not registered", code="operator-framework", where=what["operator"], hint=hint
-        )
-    fused, implementation = _make(operator, text)
-    values = what["values"] | dict(zip(what["arrays"], arrays, strict=True))
-    if operator.prologue and "prologue" in what["functions"]:
-        values[operator.prologue.array] = tuple(sizes), what["functions"]["prologue"][2]
-    return fused, implementation, [values[argument.name] for argument in fused.arguments]
-
-
 _loads = cache(json.loads)
 
 
 @cache
-def _make(operator: Operator, text: str) -> tuple[Operator, Implementation]:
+def _make(operator: Operator, text: str) -> Implementation:
     what = _loads(text)
     if [argument.name for argument in operator.arguments] != what["declared"]:
         error = "the operator was declared anew, with other arguments, since this code was compiled"
@@ -291,17 +280,30 @@ def _make(operator: Operator, text: str) -> tuple[Operator, Implementation]:
     for side, (source, inputs, dtype) in what["functions"].items():
         function = Function(source, [Input(*each) for each in inputs], dtype)
         operator = fuse(operator, side, function.inputs, lambda _, made=function: made, text)  # type: ignore[misc]
-    return operator, Implementation(operator, torch_operator.make_backend())
+    return Implementation(operator, torch_operator.make_backend())
+
+
+def _bind(text: str, arrays: Sequence[Any], sizes: Sequence[Any]) -> tuple[Implementation, list[Any]]:
+    """Return what runs a call of ``jitlto::fused``, and the arguments of its operator."""
+    what = _loads(text)
+    operator = torch_operator.declared(what["operator"])
+    if operator is None:
+        error, hint = "the operator is not registered", "make it with jitlto.torch_operator before compiled code runs"
+        raise OperatorError(error, code="operator-framework", where=what["operator"], hint=hint)
+    made, values = _make(operator, text), what["values"] | dict(zip(what["arrays"], arrays, strict=True))
+    if operator.prologue and "prologue" in what["functions"]:
+        values[operator.prologue.array] = tuple(sizes), what["functions"]["prologue"][2]
+    return made, [values[argument.name] for argument in made.operator.arguments]
 
 
 def _run(text: str, arrays: Sequence[Any], sizes: Sequence[int]) -> Any:
-    _, implementation, arguments = _bind(text, arrays, sizes)
-    return implementation.call(*arguments)
+    made, arguments = _bind(text, arrays, sizes)
+    return made.call(*arguments)
 
 
 def _fake(text: str, arrays: Sequence[Any], sizes: Sequence[Any]) -> Any:
-    operator, _, arguments = _bind(text, arrays, sizes)
-    return torch_operator.fake(operator, *arguments)
+    made, arguments = _bind(text, arrays, sizes)
+    return torch_operator.fake(made.operator, *arguments)
 
 
 def _shape(node: Node) -> tuple[Any, ...]:

@@ -155,7 +155,7 @@ class Implementation:
     """What an operator does with tensors that have memory."""
 
     def __init__(self, operator: Operator, backend: Any) -> None:
-        self._operator, self._backend = operator, backend
+        self.operator, self._backend = operator, backend
         numbered = tuple(enumerate(operator.arguments))
         self._first = operator.first_array
         self._arrays = tuple(n for n, argument in numbered if isinstance(argument, Array))
@@ -172,8 +172,8 @@ class Implementation:
         """Run the operator; PyTorch leaves out arguments at the end that have their default values."""
         if torch.compiler.is_dynamo_compiling():  # called by a frame that it gave up: it would trace this one
             return torch.compiler.disable(self.call)(*given)
-        args = complete(self._operator, given)
-        refuse_tangents(self._operator, args)
+        args = complete(self.operator, given)
+        refuse_tangents(self.operator, args)
         index: int = args[self._first].get_device()
         if self._backend.device() == index:
             return self._run(args, index)
@@ -219,12 +219,12 @@ class Implementation:
             elif place is None:
                 taken.append(value)
             else:
-                taken.append(args[place].data_ptr() if place >= len(self._operator.arguments) else args[place])
+                taken.append(args[place].data_ptr() if place >= len(self.operator.arguments) else args[place])
         return taken
 
     def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
         """Find what follows from a call that there was not before."""
-        operator, device = self._operator, args[self._first].device
+        operator, device = self.operator, args[self._first].device
         case = bind(operator, args)
         made = operator.resolve(case)
         makers = [

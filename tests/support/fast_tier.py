@@ -32,7 +32,6 @@ EXCEPTIONS = {
     "cli/ending.py": "in processes that a signal ends",
     "launch/launcher.py": "a GPU",
     "frameworks/jax_call.py": "JAX, which callers bring",
-    "frameworks/tables.py": "a GPU",
     "frameworks/torch_fusion.py": "PyTorch, which callers bring",
     "frameworks/torch_kernel.py": "PyTorch, which callers bring",
     "frameworks/torch_operator.py": "PyTorch, which callers bring",
