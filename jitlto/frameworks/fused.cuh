@@ -89,8 +89,8 @@ FUSED void gather(const void* table, int n, long long index, unsigned long long 
                   T (&out)[V]) {
   const long long rows = __ldg(static_cast<const long long*>(table) + 2 * n + 1), row = index < 0 ? index + rows : index;
   const bool is_inside = 0 <= row && row < rows;
-  const Stored* from = is_inside ? array<Stored>(table, n) + row * columns + column : static_cast<const Stored*>(table);
-  read(from, out, is_inside ? 0 : 0xffffffff);
+  const Stored *base = array<Stored>(table, n), *outside = static_cast<const Stored*>(table);
+  read((rows > 0 ? base : outside) + (is_inside ? row * columns + column : 0), out, is_inside ? 0 : 0xffffffff);
 }
 
 // --- operations that are more than an expression of C++ ---
