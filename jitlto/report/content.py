@@ -29,7 +29,7 @@ class GroupView:
     @property
     def grid(self) -> grid.Grid | None:
         """Its product as a table; None if it has one cell or too many."""
-        return grid.draw(self.record.key, self.by_cell)
+        return grid.draw(self.values, self.by_cell)
 
     @property
     def product(self) -> int:
@@ -130,7 +130,7 @@ def _count_kernels(index: Index) -> int | None:
 def _group(record: GroupRecord, members: Sequence[Fragment]) -> GroupView:
     keys = [(dict(fragment.key.parameters), fragment) for fragment in members]
     by_cell = {tuple(values.get(name, "") for name in record.key): fragment for values, fragment in keys}
-    values = dict(zip(record.key, grid.find_values(record.key, by_cell.keys()), strict=True))
+    values = {name: sorted({cell[n] for cell in by_cell}, key=numbers_first) for n, name in enumerate(record.key)}
     ordered = sorted(by_cell.items(), key=lambda item: [numbers_first(value) for value in item[0]])
     return GroupView(record, values, dict(ordered))
 

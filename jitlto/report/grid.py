@@ -5,12 +5,10 @@ types. A combination that is missing although every two of its values occur toge
 checked.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
-
-from jitlto.record.fragment import numbers_first
 
 #: One value of each parameter, in the order of the parameters.
 Cell = tuple[str, ...]
@@ -38,16 +36,10 @@ class Grid:
         return {state for _, cells in self.rows for state, _ in cells}
 
 
-def find_values(names: Sequence[str], cells: Collection[Cell]) -> list[list[str]]:
-    """Return the values of each parameter in some cells, numbers in numerical order."""
-    columns = zip(*cells, strict=True) if cells else ((),) * len(names)
-    return [sorted(set(column), key=numbers_first) for column in columns]
-
-
-def draw(names: Sequence[str], present: Iterable[Cell]) -> Grid | None:
-    """Draw the product of all values that occur in present cells; None if no parameter varies, or it is too large."""
+def draw(parameters: Mapping[str, Sequence[str]], present: Iterable[Cell]) -> Grid | None:
+    """Draw the product of all values, which occur in present cells; None if no parameter varies, or it is too large."""
     states = dict.fromkeys(present, "exists")
-    values = find_values(names, states)
+    names, values = [*parameters], [*parameters.values()]
     varying = [n for n, several in enumerate(values) if len(several) > 1]
     sizes = [len(values[n]) for n in varying]
     if not varying or prod(sizes) > _MOST_CELLS:
