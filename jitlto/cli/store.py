@@ -38,7 +38,7 @@ def push(files: tuple[Path, ...], url: str) -> None:
     backend = _open(url, writes=True)
     for path in paths:
         if path.suffix == _PACK or not is_other_file(path):
-            verify_file(path, set(), lambda _: None)
+            verify_file(path, lambda _: None)
         address, size, was_there = artifacts.push(backend, path)
         click.echo(address)
         click.echo(f"{path}: {format_bytes(size)}{', already there' if was_there else ''}", err=True)

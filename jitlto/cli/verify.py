@@ -41,8 +41,7 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
         raise click.UsageError("--signers needs --manifest")
     if manifest is not None:
         databases = _check_manifest(databases, manifest, signers)
-    read = set[Path]()
-    _check_all(databases, lambda path: verify_file(path, read, click.echo, is_path=manifest is not None))
+    _check_all(databases, lambda path: verify_file(path, click.echo, is_path=manifest is not None))
 
 
 def _check_all(paths: Iterable[Path], check: Callable[[Path], object]) -> None:
@@ -58,8 +57,8 @@ def _check_all(paths: Iterable[Path], check: Callable[[Path], object]) -> None:
         raise click.exceptions.Exit(1)
 
 
-def verify_file(path: Path, read: set[Path], tell: Callable[[str], object], *, is_path: bool = True) -> None:
-    """Verify a database, and the packs beside it that are not in ``read`` yet, or a pack; tell what is intact."""
+def verify_file(path: Path, tell: Callable[[str], object], *, is_path: bool = True) -> None:
+    """Verify a database and the packs beside it, or a pack; tell what is intact."""
     beside, images = [path], None
     if path.suffix != ".pack":
         with FragmentDatabase(path) if is_path else open_database(path)[0] as opened:
@@ -68,9 +67,7 @@ def verify_file(path: Path, read: set[Path], tell: Callable[[str], object], *, i
             held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(count, 'image')}"
             tell(f"{opened.path}: {held} intact, digest {opened.digest}")
     for pack in beside:
-        if pack.absolute() not in read:
-            read.add(pack.absolute())
-            tell(f"{pack}: {pluralize(packs.verify(pack, images), 'kernel')} intact")
+        tell(f"{pack}: {pluralize(packs.verify(pack, images), 'kernel')} intact")
 
 
 def _check_manifest(databases: tuple[Path, ...], path: Path, signers: Path | None) -> tuple[Path, ...]:
