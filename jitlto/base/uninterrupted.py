@@ -13,6 +13,8 @@ from contextlib import ContextDecorator
 from types import FrameType
 from typing import NoReturn
 
+from jitlto.base.errors import ToolchainError
+
 _PATIENCE = 30.0  # seconds that a fork or the end waits at most
 _PATIENCE_OF_IMPORTS = 2.0  # seconds that a fork waits for imports, some of which run a whole program
 _POLL = 0.001  # seconds
@@ -69,8 +71,6 @@ uninterrupted, alone = _Uninterrupted(), _Alone()
 def _refuse() -> NoReturn:
     if not _is_broken:
         raise SystemExit  # the interpreter would end this thread too, which can only be a daemon, but not within a call
-    from jitlto.base.errors import ToolchainError  # imported lazily: `import jitlto` needs no errors
-
     raise ToolchainError(
         "this process was forked while another thread compiled or linked",
         code="toolchain-forked",

@@ -11,6 +11,8 @@ Two threads cannot import ``cuda.core`` at once: one finds it half imported.
 import errno
 import os
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -87,8 +89,7 @@ def load(name: str) -> Loaded:
     """
     packaged, names = find_packaged(*FILES[name]), [Path(file).name for file in FILES[name]]
     with alone:
-        if packaged and not any(map(_is_loaded, names)):
-            _load_file(Path(packaged))
+        if packaged and _load_first(Path(packaged), names):
             return Loaded(packaged, is_foreign=False)  # without cuda.pathfinder, which takes 40 ms
         pathfinder = import_module("cuda.pathfinder")
         try:
@@ -105,26 +106,24 @@ def load(name: str) -> Loaded:
     return Loaded(found.abs_path, Path(found.abs_path).resolve() != Path(packaged).resolve())
 
 
-def _is_loaded(name: str) -> bool:
-    import ctypes  # 5 ms, which a kernel from a pack does not need
-
-    try:
-        ctypes.CDLL(name, os.RTLD_NOLOAD)
-    except OSError:
-        return False
-    return True
-
-
 @uninterrupted
-def _load_file(path: Path) -> None:
-    """Load a library as cuda.pathfinder does; NVRTC 13.0 does not find its built-ins beside itself."""
+def _load_first(path: Path, names: Iterable[str]) -> bool:
+    """Load a library as cuda.pathfinder does, unless it is loaded by one of its names; return whether it was not.
+
+    NVRTC 13.0 does not find its built-ins beside itself.
+    """
     import ctypes  # 5 ms, which a kernel from a pack does not need
 
+    for name in names:
+        with suppress(OSError):
+            ctypes.CDLL(name, os.RTLD_NOLOAD)
+            return False
     mode = os.RTLD_NOW | os.RTLD_GLOBAL
     for each in (*path.parent.glob(f"{path.name.partition('.')[0]}-builtins.so.*"), path):
         # Called as any function, this does not hold the interpreter's lock for the 8 ms of nvJitLink, as CDLL does.
         ctypes.CDLL(None).dlopen(os.fsencode(each), mode)
         ctypes.CDLL(str(each), mode)
+    return True
 
 
 def installed_release(conda: str) -> str | None:
