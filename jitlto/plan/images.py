@@ -18,18 +18,6 @@ def native_target(own: Architecture, fragments: Iterable[Fragment]) -> Architect
     return next((each for each in special if any(a.suffix and runs_on(a, each) for a in available)), own)
 
 
-def select_images(
-    fragments: Iterable[Fragment], link_mode: str, target: Architecture, linker: Version
-) -> tuple[Image, ...]:
-    """Select the image of each fragment to link in a mode, in link order.
-
-    Raises:
-        VersionError, ArchitectureError: As :func:`select_image`.
-    """
-    kind = ImageKind.LTOIR if link_mode == "lto" else ImageKind(link_mode)
-    return tuple(select_image(each, linked_kind(each, kind), target, linker) for each in fragments)
-
-
 def linked_kind(fragment: Fragment, kind: ImageKind) -> ImageKind:
     """Return which kind of images is linked of a fragment beside a kind of others: of a binary, perhaps another."""
     held = {image.kind for image in fragment.images if image.toolchain == BINARY}

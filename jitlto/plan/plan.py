@@ -23,7 +23,7 @@ from jitlto.cuda.nvjitlink import InputKind, LinkInput, name_loaded, read_device
 from jitlto.cuda.ptx import parse_ptx
 from jitlto.database import FragmentDatabase
 from jitlto.plan.cache_entry import Chosen, LinkedKernel, LinkKey
-from jitlto.plan.images import native_target, newest_foreign, select_images
+from jitlto.plan.images import linked_kind, native_target, newest_foreign, select_image
 from jitlto.plan.resolve import Resolution
 from jitlto.plan.supplied import UserSymbols
 from jitlto.record.fragment import Fragment, Image, ImageKind, SymbolKind
@@ -173,7 +173,8 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
         for item in self.supplied:
             item.check(self.link_mode)
         try:
-            images = select_images(self.fragments, self.link_mode, target, linker)
+            kind = ImageKind.LTOIR if self.link_mode == "lto" else ImageKind(self.link_mode)
+            images = tuple(select_image(f, linked_kind(f, kind), target, linker) for f in self.fragments)
         except VersionError as error:
             name_loaded(error, linker)
             raise
