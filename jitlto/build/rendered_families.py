@@ -234,7 +234,7 @@ def _config(
     is_nvcc = toolchain.name == "nvcc"
     own = header_search(family, files)
     system = toolchain.header_roots()
-    search = header_search(family, files, options=options, system=system, strict=not is_nvcc, as_written=is_nvcc)
+    search = header_search(family, files, system=system, strict=not is_nvcc, as_written=is_nvcc)
     every = tuple(sorted({*family.architectures, *archs}))
     forms = family.image_forms(every)
     how = CompileConfig(toolchain, search, own, every, options, forms, family.interfaces, cubin_options=cubin_options)

@@ -58,7 +58,6 @@ class HeaderSearch:
         roots: Directories of the author's headers, in the order of ``-I``. A name may lead out of them.
         given: Headers given by content, which win over every root.
         system: Directories of a toolkit's headers, which come after the others.
-        options: Of the compiler.
         strict: Refuse what NVRTC cannot follow. Otherwise a source that may name any header reaches all of the roots'.
         as_written: Leave all texts as they are, for a preprocessor with real directories: a header of the first root
             (or given) has its path for a name, one of another root its exact name, and the toolkit's are there.
@@ -71,16 +70,12 @@ class HeaderSearch:
         given: Mapping[str, bytes] | None = None,
         *,
         system: Sequence[Path] = (),
-        options: Sequence[str] = (),
         strict: bool = False,
         as_written: bool = False,
         files: dict[str, bytes] | None = None,
     ) -> None:
         self._roots, self._own, self._given = [*map(str, roots), *map(str, system)], len(roots), dict(given or {})
         self._strict, self._as_written = strict, as_written
-        if strict and (asking := next((option for option in options if "has_include" in option), None)):
-            hint = "write __has_include with the header's name in an #if"
-            raise JitltoError("a macro asks for a header", code="jitlto-header-unknown", where=asking, hint=hint)
         self._files = {} if files is None else files
         self._completed: dict[tuple[object, ...], HeaderSet] = {}
         # The sources of a build share includes.

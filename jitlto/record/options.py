@@ -195,7 +195,7 @@ def touches_files(option: str) -> bool:
     """Return whether a compile option names a file or directory, or does not begin with a dash."""
     name = _option_name(option).replace("_", "-")
     passed_on = name.startswith("X") and name not in _OF_NVCC and not re.fullmatch(_HARMLESS, option)
-    is_path = re.search(r"""["<]\s*/""", option)  # of a macro, which an ``#include`` could name
+    is_path = re.search(r"""["<]\s*/|has_include""", option)  # of a macro, which directives could name, or ask with
     passed_on = passed_on or bool(re.match(_HOST_OPTION, option) and re.search(_HOST_FILES, option))
     return not option.startswith("-") or passed_on or name in _FILES or name.startswith("I") or is_path is not None
 

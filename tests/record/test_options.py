@@ -171,6 +171,8 @@ def test_options_for_diagnostics_reach_the_front_end(option: str) -> None:
         "-ccbin=/x",
         "--save-temps",
         "-o x",
+        "-DX=</x.h>",
+        "-DHAS=__has_include(<x.h>)",
     ],
 )
 def test_others_do_not_for_they_read_and_write_files(option: str) -> None:

@@ -83,7 +83,7 @@ def compile_once(
     """
     overlay = {header: content.encode("utf-8", "surrogateescape") for header, content in headers}
     # Text from a database or a caller must not lead to files beside the toolkit's headers.
-    search = HeaderSearch((), overlay, system=toolkit.header_roots(), options=options, strict=True)
+    search = HeaderSearch((), overlay, system=toolkit.header_roots(), strict=True)
     source = search.closure(text)
     made_from = [_SCHEMA, source.sha256, str(architecture), options, toolkit.build_id("nvrtc")]
     key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
