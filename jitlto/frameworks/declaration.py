@@ -301,9 +301,9 @@ def _check(operator: Operator) -> None:
         if (seam := getattr(operator, side)) is not None:
             check_type(seam, Seam, f"{side} must be a Seam")
             _check_known(operator, f"{side}: unknown array", seam.array, {part.name for part in parts}, side)
-            if side not in operator.parameters or len(operator.outputs) > 1:
+            if side not in operator.parameters or len(operator.outputs) != 1:
                 hint = f'name "{side}" in parameters where the kernel takes the inputs of a function'
-                raise operator.error(f"{side}: the operator has no such parameter, or several outputs", hint, side)
+                raise operator.error(f"{side}: the operator has no such parameter, or not one output", hint, side)
 
 
 def _check_known(operator: Operator, what: str, name: object, known: Collection[str], case: str = "argument") -> None:

@@ -8,7 +8,6 @@ namespace fused {
 
 struct half { unsigned short bits; };
 struct bfloat16 { unsigned short bits; };
-struct bfloat16_sm80 { unsigned short bits; };  // made by an instruction, which older devices lack
 
 template <typename T> FUSED T real(T x) { return x; }
 template <typename T> FUSED int imaginary(T) { return 0; }
@@ -17,7 +16,6 @@ FUSED float imaginary(float2 x) { return x.y; }
 FUSED double real(double2 x) { return x.x; }
 FUSED double imaginary(double2 x) { return x.y; }
 FUSED float real(bfloat16 x) { return __uint_as_float(unsigned(x.bits) << 16); }
-FUSED float real(bfloat16_sm80 x) { return real(bfloat16{x.bits}); }
 FUSED float real(half x) {
   float wide;
   asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
@@ -29,8 +27,7 @@ template <typename From> FUSED void convert(From x, bool& y) { y = real(x) != 0 
 template <typename From> FUSED void convert(From x, float2& y) { y = {float(real(x)), float(imaginary(x))}; }
 template <typename From> FUSED void convert(From x, double2& y) { y = {double(real(x)), double(imaginary(x))}; }
 FUSED void convert(float x, half& y) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
-FUSED void convert(float x, bfloat16_sm80& y) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
-FUSED void convert(float x, bfloat16& y) {
+FUSED void convert(float x, bfloat16& y) {  // to nearest, ties to even
 #if __CUDA_ARCH__ >= 800
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
 #else

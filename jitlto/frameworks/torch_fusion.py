@@ -137,11 +137,7 @@ class _Chain:
         self.arrays: dict[str, Node] = {}  # what they read, by names
 
     def add(self, node: Node) -> None:
-        """Print an operation.
-
-        Raises:
-            UnsupportedError: If it is none that can be printed.
-        """
+        """Print an operation; one that cannot be printed is an UnsupportedError."""
         self.nodes.append(node)
         if gather := _find_gather(node, self._shape):
             self._read(gather[1], "row")
@@ -192,11 +188,7 @@ def _find_gather(node: Node, shape: Sequence[Any]) -> tuple[Node, Node] | None:
 
 
 def _access(node: Node, whole: Sequence[Any]) -> str:
-    """Return where an array is read for the elements of a whole.
-
-    Raises:
-        UnsupportedError: If it is read in another way, or is a number.
-    """
+    """Return where an array is read for the elements of a whole; what is read otherwise is an UnsupportedError."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or not value.is_contiguous():
         raise UnsupportedError(f"{node} is no contiguous array")
@@ -233,30 +225,25 @@ class _Call:
                 raise UnsupportedError("a number varies")
             if any(each.is_conj() or each.is_neg() for each in tensors if each is not None):
                 raise UnsupportedError("an array is conjugated or negated when it is read")
-            places = [size if isinstance(size, int) else _find_size(size, arrays.values()) for size in sizes]
+            places: list[Any] = [size if isinstance(size, int) else _find_size(size, arrays.values()) for size in sizes]
             text = json.dumps({**what, "functions": functions})
-            if torch.cuda.is_available() and torch.cuda.get_device_capability(last.meta["val"].device) >= (8, 0):
-                text = text.replace("fused::bfloat16", "fused::bfloat16_sm80")
             with last.meta["val"].fake_mode:  # compiles the function, and checks it against the kernel
                 _fake(text, tensors, sizes)
         except (JitltoError, UnsupportedError) as error:
             _log.info("%s: not fused: %s", call, error)
             return
         with call.graph.inserting_before(last.next):
-            taken = [each if isinstance(each, int) else _take_size(*each) for each in places]
-            new = call.graph.call_function(torch.ops.jitlto.fused.default, (text, list(arrays.values()), taken))
+            for number, place in enumerate(places):
+                if not isinstance(place, int):
+                    places[number] = made = call.graph.call_function(torch.ops.aten.sym_size.int, place)
+                    made.meta["val"] = sizes[number]
+            new = call.graph.call_function(torch.ops.jitlto.fused.default, (text, list(arrays.values()), places))
         _log.info("%s: fused with %s", call, ", ".join(map(str, chain.nodes)))
         new.meta.update(last.meta)
         last.replace_all_uses_with(new)
         for each in reversed(nodes):
             call.graph.erase_node(each)
         self._node, self._arrays, self._functions = new, arrays, functions
-
-
-def _take_size(node: Node, dimension: int) -> Node:
-    made = node.graph.call_function(torch.ops.aten.sym_size.int, (node, dimension))
-    made.meta["val"] = _shape(node)[dimension]
-    return made
 
 
 def _find_size(size: Any, nodes: Iterable[Node | None]) -> tuple[Node, int]:

@@ -126,13 +126,3 @@ def test_numbers_are_printed_exactly(fft: KernelFamily, number: Any) -> None:
     made = printer.apply("add", [Value("v", "complex64"), printer.apply("to", [number], "complex64")])
     chosen = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "2", "load": "identity"}
     fft.planner(**chosen).add_source(prelude() + printer.store(made, "complex64").text + _STORE).plan(arch="sm_90")
-
-
-def test_recent_devices_round_to_bfloat16_by_an_instruction(fft: KernelFamily) -> None:
-    printer = Printer()
-    function = printer.store(printer.apply("to", [Value("v", "complex64")], "bfloat16"), "complex64")
-    chosen = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "64", "load": "identity"}
-    texts = [function.text, function.text.replace("fused::bfloat16", "fused::bfloat16_sm80")]
-    planners = [fft.planner(**chosen).add_source(prelude() + text + _STORE) for text in texts]
-    old, recent = (planner.plan(arch="sm_90").link().cubin for planner in planners)
-    assert len(recent) < len(old)
