@@ -26,7 +26,6 @@ from jitlto.record.tuning import TuneRecord
 #: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
 _BASE = Architecture(75)  # the lowest that CUDA 13 supports
-_LONGEST_CHAIN = 100  # Python recurses some hundreds deep
 _TEMPLATE = ".jinja"
 # What may be done about a file that is not named, and missing.
 _INSTEAD = {
@@ -298,9 +297,6 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     """
     document = read_toml(path, FamilyError)
     users = (*users, os.path.realpath(path))
-    if len(users) > _LONGEST_CHAIN:
-        what, hint = f"a chain of more than {_LONGEST_CHAIN} families that use each other", "use fewer, larger families"
-        raise FamilyError(what, code="family-use", where=str(path), hint=hint)
     document.check_keys(["family", "entrypoint", "device", "link", "use"])
     table = document.table("family", required=False)
     family = table.decode(_FamilyTable)

@@ -331,17 +331,15 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         declaration.load_family(tmp_path / "latin.toml")
 
 
-def test_a_very_long_chain_of_used_families_is_one_clear_error(tmp_path: Path) -> None:
-    for number in range(1200):
+def test_a_family_may_be_used_in_very_many_ways(tmp_path: Path) -> None:
+    for number in range(50):
         (tmp_path / str(number)).mkdir()
         text = f'[family]\nname = "f{number}"\n[device.d{number}]\nsupplied = true\ninterface = "d.cuh"\n'
-        next_two = range(number + 1, min(number + 3, 1200))
+        next_two = range(number + 1, min(number + 3, 50))
         text += "[use]\n" + "".join(f'f{used} = "../{used}"\n' for used in next_two)
         (tmp_path / str(number) / "family.toml").write_text(text)
-    with raises(FamilyError, "family-use", "chain", hint="fewer"):
-        declaration.load_family(tmp_path / "0" / "family.toml")
-    family = declaration.load_family(tmp_path / "1150" / "family.toml")  # its last one in 10,000,000,000 ways
-    assert [*family.all_used()] == [f"f{number}" for number in range(1199, 1150, -1)]
+    family = declaration.load_family(tmp_path / "0" / "family.toml")  # its last one in 10,000,000,000 ways
+    assert [*family.all_used()] == [f"f{number}" for number in range(49, 0, -1)]
     assert family.interfaces == ("d.cuh",)
 
 

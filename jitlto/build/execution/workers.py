@@ -7,6 +7,7 @@ for an answer.
 """
 
 import atexit
+import json
 import os
 import pickle
 import shutil
@@ -18,6 +19,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,8 +28,8 @@ from typing import Any, TypeVar
 from jitlto.base.errors import BuildError
 from jitlto.base.files import no_temporary_directory
 from jitlto.build.execution import worker
-from jitlto.build.execution.header_files import SentHeaders, write_headers
 from jitlto.link.parallel import default_workers
+from jitlto.record.headers import HeaderSet, digest_content, digest_headers
 
 T = TypeVar("T")
 
@@ -58,6 +60,29 @@ class _Worker:
     pipe: Connection
 
 
+class SentHeaders(dict[str, bytes]):
+    """Headers of a job on its way: pickled as the place where they are read when it arrives."""
+
+    def __init__(self, directory: str, digest: str) -> None:
+        super().__init__()
+        self.place = directory, digest
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return read_headers, self.place
+
+
+@lru_cache(maxsize=1024)
+def read_headers(directory: str, digest: str) -> HeaderSet:
+    """Return a set of headers that was written into a directory."""
+    names: dict[str, str] = json.loads(Path(directory, digest).read_bytes())
+    return HeaderSet({name: _read_content(directory, sha256) for name, sha256 in names.items()})
+
+
+@lru_cache(maxsize=4096)  # sets share most of them
+def _read_content(directory: str, sha256: str) -> bytes:
+    return Path(os.path.join(directory, sha256)).read_bytes()  # noqa: PTH118 - thousands
+
+
 class ProcessExecutor(Executor):
     """Runs calls in worker processes that stay alive between calls.
 
@@ -86,11 +111,24 @@ class ProcessExecutor(Executor):
     def send(self, headers: Mapping[str, bytes]) -> SentHeaders:
         """Give all workers a set of headers; return what is pickled in its place.
 
+        Each content is in a file called by its SHA-256. Through sockets each set would go to each worker, in megabytes,
+        and most sets of a build differ in a few headers.
+
         Raises:
             JitltoError: If there is no temporary directory, or no space.
         """
+        digest = f"{digest_headers(headers)}.set"
         with self._lock:
-            return write_headers(self.directory, headers, self._written)
+            if digest not in self._written:
+                names = {name: digest_content(content).hex() for name, content in headers.items()}
+                files = {sha256: headers[name] for name, sha256 in names.items()} | {digest: json.dumps(names).encode()}
+                try:
+                    for file in files.keys() - self._written:
+                        (self.directory / file).write_bytes(files[file])
+                except OSError as error:  # what is left behind is written over by the next attempt
+                    raise no_temporary_directory(error) from error
+                self._written.update(files)
+            return SentHeaders(str(self.directory), digest)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - workers are awaited
         """Stop the workers when all calls are answered, or at once if ``cancel_futures``."""

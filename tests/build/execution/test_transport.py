@@ -3,7 +3,6 @@
 import os
 import pickle
 import socket
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from jitlto.base.errors import ToolchainError
 from jitlto.base.versions import Architecture
 from jitlto.build.execution import transport
-from jitlto.build.execution.header_files import write_headers
 from jitlto.build.execution.transport import compile_job, submit
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
 from jitlto.compile import compiler as base
@@ -50,15 +48,14 @@ def end(job: CompileJob) -> None:
 @settings(max_examples=20)
 @given(st.lists(SETS, max_size=5))
 def test_every_set_of_headers_is_read_as_it_was_written(sets: list[dict[str, bytes]]) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        written: set[str] = set()
-        every = [write_headers(Path(directory), headers, written) for headers in sets]
+    with ProcessExecutor(1) as pool:
+        every = [pool.send(headers) for headers in sets]
         for sent, headers in zip(every, sets, strict=True):
             received = pickle.loads(pickle.dumps(sent))  # noqa: S301
             assert isinstance(received, HeaderSet)
             assert received == headers
         contents = {content for headers in sets for content in headers.values()}
-        held = sum(path.stat().st_size for path in Path(directory).iterdir() if path.suffix != ".set")
+        held = sum(path.stat().st_size for path in pool.directory.iterdir() if path.is_file() and path.suffix != ".set")
         assert held == sum(map(len, contents))
 
 
