@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from itertools import combinations
 
@@ -123,16 +123,13 @@ class InterfaceProof:
     Args:
         sources: What was compiled.
         compiler: Compiles the probes, from now on.
-        own: The interfaces of each family itself, without those of the families that it uses.
+        users: The families that are compiled behind interfaces of others too.
     """
 
     def __init__(
-        self,
-        sources: Mapping[CompileRequest, CompiledSource],
-        compiler: InterfaceCompiler,
-        own: Mapping[str, Sequence[str]],
+        self, sources: Mapping[CompileRequest, CompiledSource], compiler: InterfaceCompiler, users: Collection[str]
     ) -> None:
-        self._compiler, self._own = compiler, own
+        self._compiler, self._users = compiler, users
         # Of each symbol, with the values on which interfaces depend and a family that has it.
         self._types: dict[str, dict[tuple[str, Values], str]] = defaultdict(dict)
         compiled = [(request, source) for request, source in sources.items() if request.config.interfaces]
@@ -143,20 +140,13 @@ class InterfaceProof:
         required: dict[tuple[str, CompileConfig], set[str]] = defaultdict(set)
         for request, source in compiled:
             family = request.key.family
-            required[family, request.config].update(symbol.name for symbol in source.requires)
-            shared = {symbol.name for symbol in source.provides if families.get(symbol.name, set()) - {family}}
-            required[family, request.config] |= shared
-        self._probes = {
-            way: (
-                _Probe(compiler, way[1], way[1].interfaces[::-1], names),
-                # The types that families share: interfaces of one may hide names of another's.
-                _Probe(compiler, way[1], way[1].interfaces, names)
-                if len(own[way[0]]) < len(way[1].interfaces)
-                else None,
-            )
-            for way, names in required.items()
-            if names
-        }
+            shared = {symbol.name for symbol in source.provides if families[symbol.name] - {family}}
+            required[family, request.config] |= {symbol.name for symbol in source.requires} | shared
+        ways = {way: names for way, names in required.items() if names}
+        self._probes = {way: _Probe(compiler, way[1], way[1].interfaces[::-1], names) for way, names in ways.items()}
+        for (family, config), names in ways.items():
+            if family in users:  # begin: it is asked for the types that families share
+                _Probe(compiler, config, config.interfaces, names)
 
     def faults(self) -> Faults:
         """Return what the interfaces do not declare, for symbols which the fragments require.
@@ -166,10 +156,11 @@ class InterfaceProof:
             FamilyError: A symbol has another type in a family than in another that uses it.
         """
         found: set[tuple[str, str]] = set()
-        for (family, config), (probe, in_order) in self._probes.items():
+        for (family, config), probe in self._probes.items():
             if probe.answer().log and (error := find_broken(self._compiler, config, config.interfaces)):
                 raise error
-            if probe.answer().log or in_order or any(probe.undeclared()):
+            # Interfaces of one family may hide names of another's.
+            if probe.answer().log or family in self._users or any(probe.undeclared()):
                 found.update((family, name) for name in self._judge(family, config, probe.names))
             else:
                 self._keep_types(family, config, probe)

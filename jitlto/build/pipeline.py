@@ -104,10 +104,9 @@ def build(
         proofs = Proofs(cache.store if cache else None)
         assemble_binaries(sources, fragments, blobs)
         known = proofs.key("interfaces", repr(sources.records), scheduler.keys, sorted(blobs))
-        own, planned = {f.name: f.own_interfaces for f in sources.families}, Planned()
-        interfaces = (
-            None if known in proofs.find([known]) and not shard else InterfaceProof(scheduler.sources, compiler, own)
-        )
+        planned, users = Planned(), {f.name for f in sources.families if f.interfaces != f.own_interfaces}
+        is_known = not shard and known in proofs.find([known])
+        interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, users)
         sources.check_settings()
         observer.phase("check")
         advice, records = [*sources.advice, *sources.unknown_defaults()], [*sources.records.values()]
