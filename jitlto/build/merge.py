@@ -35,7 +35,7 @@ class _Family:
     record: FamilyRecord
     path: Path
     fragments: Mapping[FragmentKey, Fragment]
-    faults: Sequence[tuple[str, str]] | None  # of parts, whose checks are done by the merge
+    faults: Sequence[tuple[str, str]] = ()  # of parts, which only the whole shows
 
 
 def merge_databases(
@@ -68,10 +68,11 @@ def merge_databases(
         for one in opened:
             one.verify()
         families: dict[str, _Family] = {}
-        for family in (each for one in opened if one.part is None for each in _read(one)):
-            known = families.setdefault(family.record.name, family)
-            if (known.record, known.fragments) != (family.record, family.fragments):
-                raise _conflict(f"the family {family.record.name}", known.path, family.path)
+        for whole, record in ((one, record) for one in opened if not one.part for record in one.families.values()):
+            own = {fragment.key: fragment for fragment in whole.fragments(record.name)}
+            known = families.setdefault(record.name, _Family(record, whole.path, own))
+            if (known.record, known.fragments) != (record, own):
+                raise _conflict(f"the family {record.name}", known.path, whole.path)
         if parts := [(one, one.part) for one in opened if one.part]:
             for part, number in parts:
                 for name in part.families.keys() & families.keys():
@@ -84,9 +85,8 @@ def merge_databases(
         check_uses(records)
         fragments = [fragment for family in merged for fragment in family.fragments.values()]
         for family in merged:
-            if family.faults is not None:
-                record = family.record.with_used(records)
-                check_interfaces(record, record.select(fragments), family.faults)
+            record = family.record.with_used(records)
+            check_interfaces(record, record.select(fragments), family.faults)
         proofs, planned = Proofs(cache.store if cache else None), Planned()
 
         def check(path: Path, digest: str) -> None:
@@ -96,13 +96,6 @@ def merge_databases(
         images = dict(chain.from_iterable(one.images() for one in opened))
         digest = writer.write(output, [*records.values()], fragments, images, check=check)
     return MergeReport(Path(output), digest, tuple(fragments), tuple(dict.fromkeys(advice)), planned)
-
-
-def _read(one: FragmentDatabase) -> Iterator[_Family]:
-    """Read the families of a complete database."""
-    for name, record in one.families.items():
-        fragments = {fragment.key: fragment for fragment in one.fragments(name)}
-        yield _Family(record, one.path, fragments, None)
 
 
 def _conflict(what: str, one: Path, other: Path) -> BuildError:

@@ -218,10 +218,8 @@ class _Environment(SandboxedEnvironment):
 def _printable(value: Any) -> Any:
     """Return a text or a number; refuse what Python would describe, perhaps by its address."""
     if not isinstance(value, str | int | float | jinja2.Undefined):
-        raise TypeError(
-            f"a {type(value).__name__} is printed instead of text or a number; put C++ braces between "
-            "{% raw %} and {% endraw %}"
-        )
+        what = f"a {type(value).__name__} is printed instead of text or a number; put C++ braces between "
+        raise TypeError(what + "{% raw %} and {% endraw %}")
     return value
 
 

@@ -135,12 +135,9 @@ def _place_sources(family: FamilyDeclaration) -> dict[Path, Path]:
         elif path.is_relative_to(root) and path.relative_to(root).parts[0] in ("matrices", "templates"):
             places[path] = path.relative_to(root)
         else:
-            raise ProjectError(
-                f"{path} is outside the family's directory",
-                code="project-outside-file",
-                where=str(family.path),
-                hint="move it below the directory of family.toml, or beside fragments/ into matrices/ or templates/",
-            )
+            what = f"{path} is outside the family's directory"
+            hint = "move it below the directory of family.toml, or beside fragments/ into matrices/ or templates/"
+            raise ProjectError(what, code="project-outside-file", where=str(family.path), hint=hint)
     return {path: place for path, place in places.items() if path.is_file()}
 
 

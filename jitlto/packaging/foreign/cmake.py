@@ -207,10 +207,8 @@ def find_cmake() -> str:
 
 
 def _error(what: str, lists: Path, log: str = "") -> ForeignBuildError:
-    hint = (
-        "set what it asks for with -D NAME=VALUE, leave a package out with -D CMAKE_DISABLE_FIND_PACKAGE_NAME=ON, or "
-        "name the CMakeLists.txt of the directory that declares the kernels"
-    )
+    hint = "set what it asks for with -D NAME=VALUE, leave a package out with -D CMAKE_DISABLE_FIND_PACKAGE_NAME=ON, "
+    hint += "or name the CMakeLists.txt of the directory that declares the kernels"
     return ForeignBuildError(what, code="import-cmake", where=str(lists), hint=hint, log=log)
 
 
