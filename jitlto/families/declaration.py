@@ -208,19 +208,14 @@ def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
     raise FamilyError(f"no family {str(name_or_path)!r}", code="family-not-found", hint=hint)
 
 
-def _parse_architectures(
+def parse_architectures(
     table: TomlTable, archs: Iterable[str] | Literal["auto"], key: str = "archs"
 ) -> tuple[Architecture, ...]:
-    """Parse and sort the key ``archs``; for ``auto``, return the base that is always among them."""
-    if archs == "auto":
-        return (_BASE,)
+    """Parse and sort the key ``archs``, or another; for ``auto``, return the base that is always among them."""
     try:
-        parsed = sorted({Architecture.parse(arch) for arch in archs})
+        return tuple(sorted({Architecture.parse(arch) for arch in archs})) if archs != "auto" else (_BASE,)
     except JitltoError as error:
         raise table.error(f"invalid {key}: {error.what}", error.hint, key) from None
-    if not parsed:
-        raise table.error("archs is empty", 'write archs = ["75"]', key)
-    return tuple(parsed)
 
 
 def _check_options(table: TomlTable, options: Iterable[str]) -> None:
@@ -309,6 +304,8 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
     if sorted(family.images) not in (["ltoir"], ["ltoir", "ptx"]):
         hint = 'write images = ["ltoir", "ptx"], or ["ltoir"] to link only with the compiler\'s CUDA major'
         raise table.error(f"invalid images {list(family.images)}", hint, "images")
+    if not family.archs:
+        raise table.error("archs is empty", 'write archs = ["75"]', "archs")
     templates = _directories(table, "templates", family.templates)
     groups = _groups(document, family)
     link = _read_link(document.table("link", required=False), family)
@@ -324,7 +321,7 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         path,
         family.std,
         tuple(include.values()),
-        _parse_architectures(table, family.archs),
+        parse_architectures(table, family.archs),
         family.toolchain,
         family.options,
         tuple(sorted(map(ImageKind, family.images))),
@@ -333,7 +330,7 @@ def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         uses,
         family.archs == "auto",
         family.version,
-        _parse_architectures(table, family.sass, "sass") if family.sass else (),
+        parse_architectures(table, family.sass, "sass"),
         family.opaque,
         (*templates, *(directory for used in uses for directory in used.templates)),
     )
@@ -468,7 +465,7 @@ def _group(role: Role, table: TomlTable, family: _FamilyTable) -> GroupDeclarati
         given.params,
         entry,
         given.options,
-        _parse_architectures(table, given.archs) if given.archs else (),
+        parse_architectures(table, given.archs),
         given.sass_registers or family.sass_registers if is_compiled else None,
     )
     if given.key is None and (combined := read_matrix(group)).count > 1:

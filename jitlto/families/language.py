@@ -19,7 +19,8 @@ from jitlto.base.diagnostic import Location
 from jitlto.base.errors import RenderError
 from jitlto.base.text import suggest
 
-_PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")  # what CMake's @ONLY takes for a name
+#: What CMake's @ONLY takes for a name.
+PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")
 _FALSE = re.compile(r"\s*(?:false|no|off|none|null|nullptr|[+-]?0+(?:\.0*)?[uUlLfF]*)\s*", re.I)
 _MARKS = (
     "\1",
@@ -212,7 +213,7 @@ class _Environment(SandboxedEnvironment):
 
     def preprocess(self, source: str, name: str | None = None, filename: str | None = None) -> str:  # noqa: ARG002
         begin, end = _MARKS[2:4]
-        return _PLACEHOLDER.sub(rf"{begin}'\1'|value{end}", source) if self._is_cmake else source
+        return PLACEHOLDER.sub(rf"{begin}'\1'|value{end}", source) if self._is_cmake else source
 
 
 def _printable(value: Any) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from jitlto.base.errors import FamilyError, JitltoError, ProjectError
+from jitlto.base.errors import FamilyError, ProjectError
 from jitlto.base.files import GROUP, SUFFIX
 from jitlto.base.toml_reader import TomlTable, read_toml
 from jitlto.base.versions import Architecture
@@ -84,18 +84,9 @@ def load_config(project: Path) -> PackageConfig:
         raise table.error(what, hint, "database")
     if given.pack_archs and given.pack is None:
         raise table.error("pack_archs without pack", 'write pack = "RECORDING", or remove pack_archs', "pack_archs")
-    try:
-        pack_architectures = tuple(map(Architecture.parse, given.pack_archs))
-    except JitltoError as error:
-        raise table.error(f"invalid pack_archs: {error.what}", error.hint, "pack_archs") from None
-    return PackageConfig(
-        table.path,
-        _find_families(table, given.families),
-        PurePosixPath(given.database),
-        _read_entry_points(document),
-        given.pack,
-        pack_architectures,
-    )
+    architectures = declaration.parse_architectures(table, given.pack_archs, "pack_archs")
+    families, database = _find_families(table, given.families), PurePosixPath(given.database)
+    return PackageConfig(table.path, families, database, _read_entry_points(document), given.pack, architectures)
 
 
 def find_sources(tree: Path, family: str) -> Path | None:

@@ -52,7 +52,7 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
     table = TABLE + 'families = ["fragments/mini", "mini"]\npack = "mini"\npack_archs = ["sm_90a", "sm_80"]'
     found = pyproject.load_config(project(tmp_path, table))
     assert len(found.families) == 1, "named twice, built once"
-    assert (found.pack, found.pack_architectures) == ("mini", (Architecture(90, "a"), Architecture(80)))
+    assert (found.pack, found.pack_architectures) == ("mini", (Architecture(80), Architecture(90, "a")))
     assert list(map(str, found.places)) == ["my_package/fragments.fragdb", "my_package/fragments.pack"]
 
 

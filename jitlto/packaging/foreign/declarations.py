@@ -13,13 +13,13 @@ from jitlto.base.errors import ForeignBuildError
 from jitlto.base.versions import Architecture, Version, lowest_base
 from jitlto.compile.nvrtc_program import translate_option
 from jitlto.cuda.compatibility import can_link_for
+from jitlto.families.language import PLACEHOLDER
 from jitlto.families.matrix import load_matrix, parse_matrix
 from jitlto.packaging.foreign.cmake import Project, RecordedCall
 from jitlto.record.fragment import Role, is_name
 from jitlto.record.options import describe_invalid_option
 
 _FUNCTION = "generate_jit_lto_kernels"
-_PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _TYPE_OR_NUMBER = re.compile(r"[\w:<>, *&]+")
 # Directories whose names say what is in them, and not what it is for.
@@ -112,7 +112,7 @@ class _Call:
     def role(self) -> Role:
         """Entrypoint if the rendered template has a kernel."""
         first = self.combinations[0] if self.combinations else {}
-        code = _COMMENT.sub(" ", _PLACEHOLDER.sub(lambda match: first.get(match[1], ""), self.text))
+        code = _COMMENT.sub(" ", PLACEHOLDER.sub(lambda match: first.get(match[1], ""), self.text))
         return Role.ENTRYPOINT if re.search(r"\b__global__\b", code) else Role.DEVICE
 
 
@@ -168,7 +168,7 @@ def _read(command: RecordedCall) -> _Call:
     document = json.loads(file.read_text("utf-8-sig") if file else given["MATRIX_JSON_STRING"])
     combinations = [{name: str(value) for name, value in each.items()} for each in product.combinations()]
     # What the matrix does not give, CMake takes from the variables of the caller; one that is not set is empty.
-    missing = set(_PLACEHOLDER.findall(text)).difference(*combinations)
+    missing = set(PLACEHOLDER.findall(text)).difference(*combinations)
     constants = {name: given.get(f"@{name}", "") for name in sorted(missing)}
     if constants:
         document, file = {"_matrix": document, **constants}, None
@@ -259,7 +259,7 @@ def _group(calls: Sequence[_Call], taken: set[str], flags: Flags, folder: Path, 
     """Return the lines of a group of a family with such flags; its matrix, if that has no file, goes to ``files``."""
     first, stem = calls[0], calls[0].template.name.partition(".")[0]
     formats = [call.recorded.arguments["NAME_FORMAT"] for call in calls]
-    literal = re.sub(r"[^A-Za-z0-9.-]+", "_", _PLACEHOLDER.sub("_", formats[0])).strip("_.-")
+    literal = re.sub(r"[^A-Za-z0-9.-]+", "_", PLACEHOLDER.sub("_", formats[0])).strip("_.-")
     names = [*([literal] if len(calls) == 1 and is_name(literal) else []), stem]
     name = next(each for each in (*names, *(f"{stem}_{n}" for n in range(2, len(taken) + 3))) if each not in taken)
     taken.add(name)
@@ -269,14 +269,14 @@ def _group(calls: Sequence[_Call], taken: set[str], flags: Flags, folder: Path, 
         document = first.document if len(calls) == 1 else [call.document for call in calls]
         files[matrix] = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     combinations = [each for call in calls for each in call.combinations]
-    named = {each for text in formats for each in _PLACEHOLDER.findall(text)}
+    named = {each for text in formats for each in PLACEHOLDER.findall(text)}
     named |= {each for each in first.constants if len({combination[each] for combination in combinations}) > 1}
     own = Flags(flags.toolchain, left_out=flags.left_out)
     own.add(first.extra)
     values = {
         "matrix": _relative(matrix, folder),
         "template": _relative(first.template, folder),
-        "key": list(choose_key(named, combinations, _PLACEHOLDER.findall(first.text))),
+        "key": list(choose_key(named, combinations, PLACEHOLDER.findall(first.text))),
         "options": [option for option in own.options if option not in flags.options],
     }
     table = f"{first.role.value}.{json.dumps(name) if '.' in name else name}"
