@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_build import SOURCE
+from jitlto.packaging.hooks.extension import SOURCE
 from tests.support.environments import Environment
 from tests.support.process import ROOT
 

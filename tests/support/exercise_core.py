@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-HOOK = ROOT / "hatch_build.py"
+HOOK = ROOT / "jitlto/packaging/hooks/extension.py"
 KINDS = (
     "pointer", "any", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "float", "double", "bool", "bytes", "map"
 )  # fmt: skip

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from hatch_build import SOURCE, ExtensionError, compile_extension
 from jitlto.base.files import temporary_directory
 from jitlto.launch import core as core_module
 from jitlto.launch import dispatcher
+from jitlto.packaging.hooks.extension import SOURCE, ExtensionError, compile_extension
 from jitlto.runtime.family import KernelFamily
 from jitlto.tuning import best
 from tests.support.process import ROOT

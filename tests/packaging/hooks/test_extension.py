@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hatch_build import SOURCE, ExtensionError, ExtensionHook, compile_extension
+from jitlto.packaging.hooks.extension import SOURCE, ExtensionError, ExtensionHook, compile_extension
 from tests.support import launch_core
 from tests.support.environments import need
 from tests.support.process import ROOT

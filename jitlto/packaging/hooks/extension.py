@@ -1,10 +1,10 @@
 """jitlto's own build hook for hatchling: compiles the core of launches, where there is a C compiler.
 
 ``JITLTO_EXTENSION=required`` makes a missing compiler an error, and ``off`` leaves the core out: the wheel is then
-``py3-none-any``, and launches go the Python way. In a checkout, ``python hatch_build.py`` builds it in place, as an
-editable install does.
+``py3-none-any``, and launches go the Python way. In a checkout, ``python -m jitlto.packaging.hooks.extension``
+builds it in place, as an editable install does.
 
-Hatchling loads this file by its path, where nothing of jitlto can be imported.
+Hatchling loads this file by its path, where nothing else of jitlto can be imported.
 """
 
 import os
@@ -92,5 +92,5 @@ def compile_extension(source: Path, directory: Path, flags: Iterable[str] = ()) 
 
 
 if __name__ == "__main__":
-    source = Path(__file__).resolve().parent / SOURCE
+    source = Path(__file__).resolve().parents[3] / SOURCE
     print(compile_extension(source, source.parent))
