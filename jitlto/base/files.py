@@ -13,7 +13,7 @@ from jitlto.base.errors import JitltoError
 # A database is written with pages of 1024 bytes and its table ``meta`` first, so that the row ``digest`` stands on the
 # second page: the name and, right behind it, the value (SQLite file format, 1.6 and 2; docs/database.md).
 _PAGE = 1024
-_APPLICATION_ID = b"jlto"  # at offset 68 of the header
+APPLICATION_ID = b"jlto"  # of a database, at offset 68 of the header
 _ROW = b"digest"
 _SQLITE_IOERR, _SQLITE_FULL = 10, 13  # primary result codes (SQLite, «Result and Error Codes»)
 _HEXADECIMAL = frozenset(b"0123456789abcdef")
@@ -239,7 +239,7 @@ def is_database(path: Path) -> bool:
     """
     with open(open_descriptor(path), "rb") as file:
         header = file.read(72)
-    return header[:16] == b"SQLite format 3\0" and header[68:] == _APPLICATION_ID
+    return header[:16] == b"SQLite format 3\0" and header[68:] == APPLICATION_ID
 
 
 def digest_of(path: Path) -> str | None:
@@ -252,7 +252,7 @@ def digest_of(path: Path) -> str | None:
             data = file.read(2 * _PAGE)
     except OSError:
         return None
-    if data[:18] != b"SQLite format 3\0" + _PAGE.to_bytes(2, "big") or data[68:72] != _APPLICATION_ID:
+    if data[:18] != b"SQLite format 3\0" + _PAGE.to_bytes(2, "big") or data[68:72] != APPLICATION_ID:
         return None
     if status.st_size != _PAGE * int.from_bytes(data[28:32], "big"):
         return None  # truncated

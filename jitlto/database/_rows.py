@@ -25,6 +25,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.structs import astuple
 
 from jitlto.base.errors import JitltoError
+from jitlto.base.files import APPLICATION_ID
 from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader, list_schema
 from jitlto.database._records import Root
@@ -144,10 +145,10 @@ def make_rows(families: Iterable[FamilyRecord], fragments: Iterable[Fragment]) -
 
 
 class StoredRows:
-    """The rows of a stored database, whose file says that it has this schema.
+    """The rows of a stored database.
 
     Raises:
-        DatabaseError: If its tables are not those of the schema, or its root is damaged. All methods raise it if what
+        DatabaseError: If the file is no database of this schema, or its root is damaged. All methods raise it if what
             they read is damaged.
     """
 
@@ -157,6 +158,18 @@ class StoredRows:
         self._known: set[tuple[str, str]] = set()
         self._remaining = reader.size
         self._keys: dict[str, frozenset[str]] = {}  # of tables that were read whole
+        if reader.pragma("application_id") != int.from_bytes(APPLICATION_ID):
+            raise reader.foreign()
+        if reader.pragma("page_count") * reader.pragma("page_size") != reader.size:
+            raise reader.damaged("its size is not the one that its header has")
+        if (schema := reader.pragma("user_version")) != SCHEMA:
+            is_earlier = schema in range(SCHEMA)
+            whose = "an earlier" if is_earlier else "another"
+            raise reader.error(
+                f"has schema {schema!r}, of {whose} jitlto; this one reads {SCHEMA}",
+                "build the database again" if is_earlier else "upgrade jitlto, or build the database again",
+                code="database-schema",
+            )
         # The schema must match exactly: a file with views, triggers, virtual tables, indexes or defaults of its own is
         # rejected before a statement could use them.
         if sorted(reader.query("SELECT type, name, tbl_name, sql FROM sqlite_master")) != _LISTED:

@@ -14,12 +14,11 @@ from jitlto.base.frozen import Shared
 from jitlto.base.text import check_type
 from jitlto.database import _records as records
 from jitlto.database._reader import SqliteReader
-from jitlto.database._rows import INDEXES, SCHEMA, Shape, StoredRows, digest_rows, make_index, sha256
+from jitlto.database._rows import INDEXES, Shape, StoredRows, digest_rows, make_index, sha256
 from jitlto.database.index import Index
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment, FragmentKey, Image
 
-APPLICATION_ID = 0x6A6C746F  # "jlto"
 #: Hint for a database that is a part of a build.
 MERGE_HINT = "merge all parts first: jitlto merge -o DB PART..."
 
@@ -46,7 +45,7 @@ class FragmentDatabase(Shared):
         #: The absolute path, so that a later chdir has no effect.
         self.location = reader.location
         try:
-            self._rows = self._open_rows()
+            self._rows = StoredRows(reader)
         except BaseException:
             reader.close()
             raise
@@ -54,22 +53,6 @@ class FragmentDatabase(Shared):
         self.digest = self._rows.digest
         if fragments is not None:
             self._fragments = fragments
-
-    def _open_rows(self) -> StoredRows:
-        if self._reader.pragma("application_id") != APPLICATION_ID:
-            raise self._reader.foreign()
-        if self._reader.pragma("page_count") * self._reader.pragma("page_size") != self._reader.size:
-            raise self._reader.damaged("its size is not the one that its header has")
-        schema = self._reader.pragma("user_version")
-        if schema == SCHEMA:
-            return StoredRows(self._reader)
-        is_earlier = schema in range(SCHEMA)
-        whose = "an earlier" if is_earlier else "another"
-        raise self._reader.error(
-            f"has schema {schema!r}, of {whose} jitlto; this one reads {SCHEMA}",
-            "build the database again" if is_earlier else "upgrade jitlto, or build the database again",
-            code="database-schema",
-        )
 
     @cached_property
     def part(self) -> PartRecord | None:

@@ -11,7 +11,6 @@ from jitlto.base.errors import DatabaseError
 from jitlto.database import _records as records
 from jitlto.database._records import Root
 from jitlto.database._rows import DDL, SCHEMA, TABLES, Row, checksum, digest_rows, make_rows, sha256
-from jitlto.database.database import APPLICATION_ID
 from jitlto.record.family_record import FamilyRecord, PartRecord
 from jitlto.record.fragment import Fragment
 
@@ -57,8 +56,8 @@ def _fill(path: Path, meta: Mapping[str, bytes], rows: Iterable[Row], blobs: Map
     """Write the tables into an empty file, the same bytes for the same rows, which are sorted; return the digest."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(
-            f"PRAGMA page_size={_PAGE}; PRAGMA journal_mode=OFF; PRAGMA application_id={APPLICATION_ID};"
-            f"PRAGMA user_version={SCHEMA}; BEGIN; {DDL}"
+            f"PRAGMA page_size={_PAGE}; PRAGMA journal_mode=OFF;"
+            f"PRAGMA application_id={int.from_bytes(files.APPLICATION_ID)}; PRAGMA user_version={SCHEMA}; BEGIN; {DDL}"
         )
         checksums: dict[str, list[bytes]] = {table: [] for table in TABLES}
         for table, key, record in rows:
