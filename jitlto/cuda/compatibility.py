@@ -23,13 +23,13 @@ def runs_on(base: Architecture, target: Architecture) -> bool:
     return base.number <= target.number
 
 
-def machine_code_links(code: Architecture, target: Architecture, linker: Version) -> bool:
-    """Return whether the nvJitLink of version ``linker`` links machine code for ``code`` for ``target``.
+def machine_code_links(code: Architecture, target: Architecture) -> bool:
+    """Return whether machine code for ``code`` links for ``target``.
 
     Machine code is for its own major number, from its minor on; architecture-specific code (``a``) is for that alone.
     """
-    if code.suffix == "a":  # nvJitLink 12 links code for sm_90a for sm_90 too
-        return target.number == code.number and (target.suffix == "a" or linker.major < 13)
+    if code.suffix == "a":
+        return target == code
     return code.number // 10 == target.number // 10 and code.number <= target.number
 
 

@@ -112,13 +112,11 @@ def find_fatbins(data: bytes) -> list[list[ImageForm]]:
     return found
 
 
-def find_unfit(data: bytes, target: Architecture, linker: Version) -> list[str]:
+def find_unfit(data: bytes, target: Architecture) -> list[str]:
     """Return what a fatbin, an object or a member of an archive has code for, if none of that links for the target."""
 
     def fits(kind: ImageKind, code: Architecture) -> bool:
-        # Of a fatbin, nvJitLink 12 too takes code for sm_90a for that alone.
-        is_plain_machine_code = kind is ImageKind.SASS and code.suffix != "a"
-        return machine_code_links(code, target, linker) if is_plain_machine_code else runs_on(code, target)
+        return machine_code_links(code, target) if kind is ImageKind.SASS else runs_on(code, target)
 
     for images in find_fatbins(data):
         if not any(fits(*form) for form in images):

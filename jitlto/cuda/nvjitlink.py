@@ -159,7 +159,7 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     global _is_locked
     linker = version()
     check_target(target, linker)
-    _check_inputs(inputs, target, linker)
+    _check_inputs(inputs, target)
     if _is_locked and not hasattr(_this_thread, "has_lock"):
         raise LinkError(
             "nvJitLink failed on an input in another thread and is locked since; only that thread can link",
@@ -276,7 +276,7 @@ def is_own_symbol(name: str) -> bool:
     return not name or name.startswith(_PTXAS_SYMBOLS) or is_toolkit_symbol(name)
 
 
-def _check_inputs(inputs: Sequence[LinkInput], target: Architecture, linker: Version) -> None:
+def _check_inputs(inputs: Sequence[LinkInput], target: Architecture) -> None:
     """Check what nvJitLink does not survive: machine code for another target, which may lock it, and broken objects.
 
     Raises:
@@ -284,7 +284,7 @@ def _check_inputs(inputs: Sequence[LinkInput], target: Architecture, linker: Ver
     """
     for item in inputs:
         code = read_architecture(item.data) if item.kind is InputKind.CUBIN else None
-        if code is not None and not machine_code_links(code, target, linker):
+        if code is not None and not machine_code_links(code, target):
             raise ArchitectureError(
                 f"{item.name} is machine code for {code.sm}, which does not run on {target.sm}",
                 code="link-architecture-input",
@@ -325,7 +325,7 @@ def _link_error(status: str, log: str, current: LinkInput | None, target: Archit
         return LinkError(what, code="link-needs-lto", log=log, hint=f"{hint}, or give PTX too")
     if any(words in log for words in _OTHER_ARCHITECTURE):
         what = f"an input is for a different architecture than {target.sm}: {reason}"
-    elif current and current.kind in _CONTAINERS and (held := find_unfit(current.data, target, linker)):
+    elif current and current.kind in _CONTAINERS and (held := find_unfit(current.data, target)):
         what = f"{name} holds code for {', '.join(held)}, which does not link for {target.sm}"
     else:
         place = f" at input {current.name!r}" if current else ""

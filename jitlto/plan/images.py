@@ -49,7 +49,7 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
             f"{fragment.key} has {what} made by {made}, which nvJitLink {linker} cannot read",
             hint=_remedies(max(i.version for i in images), linker),
         )
-    fitting = [image for image in readable if _fits(image, target, linker)]
+    fitting = [image for image in readable if _fits(image, target)]
     if not fitting:
         archs, among = ", ".join(image.code for image in readable), "sass" if kind is ImageKind.SASS else "archs"
         is_file = readable[0].toolchain == BINARY
@@ -65,10 +65,9 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
     return max(fitting, key=lambda image: image.architecture)
 
 
-def _fits(image: Image, target: Architecture, linker: Version) -> bool:
-    if image.kind is ImageKind.SASS:
-        return machine_code_links(image.architecture, target, linker)
-    return runs_on(image.architecture, target)
+def _fits(image: Image, target: Architecture) -> bool:
+    links = machine_code_links if image.kind is ImageKind.SASS else runs_on
+    return links(image.architecture, target)
 
 
 def can_read(image: Image, linker: Version) -> bool:

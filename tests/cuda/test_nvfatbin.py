@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.base.versions import Architecture, Version
+from jitlto.base.versions import Architecture
 from jitlto.cuda import nvfatbin, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.record.fragment import ImageKind
@@ -40,7 +40,7 @@ def test_fatbins_are_found_wherever_they_lie_in_an_archive() -> None:
     assert nvfatbin.holds_ltoir(data)
     assert not nvfatbin.holds_ltoir(b"!<arch>\n")
     # Each member is linked, so that one which does not fit is enough.
-    unfit = {target: nvfatbin.find_unfit(data, Architecture(target), Version(13, 0)) for target in (75, 80, 90)}
+    unfit = {target: nvfatbin.find_unfit(data, Architecture(target)) for target in (75, 80, 90)}
     assert unfit == {75: ["compute_80"], 80: ["compute_90"], 90: []}
 
 
