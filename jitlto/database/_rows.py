@@ -102,35 +102,27 @@ def make_index(fragments: Iterable[Fragment]) -> list[Row]:
     shapes: dict[str, list[Shape]] = defaultdict(list)
     entrypoints: dict[str, list[ListedKey]] = defaultdict(list)
     providers: dict[str, dict[str, list[ListedKey]]] = defaultdict(lambda: defaultdict(list))
-    required: dict[str, dict[str, set[Role]]] = defaultdict(lambda: defaultdict(set))
-    for (family, group, role, names), several in sorted(forms.items()):
-        values: tuple[set[str], ...] = tuple(set() for _ in names)
+    uses: dict[str, dict[str, tuple[set[int], set[Role]]]] = defaultdict(lambda: defaultdict(lambda: (set(), set())))
+    for (family, group, role, _), several in sorted(forms.items()):
         for fragment in several:
             listed = len(shapes[family]), tuple(value for _, value in fragment.key.parameters)
-            for known, value in zip(values, listed[1], strict=True):
-                known.add(value)
             if role is Role.ENTRYPOINT:
                 entrypoints[family].append(listed)
             else:
                 for name in {symbol.name for symbol in fragment.provides}:
                     providers[name][family].append(listed)
+                    uses[name][family][0].add(listed[0])
             for symbol in fragment.requires:
-                required[symbol.name][family].add(role)
-        shapes[family].append(Shape(group, role, sorted_values(zip(names, values, strict=True))))
+                uses[symbol.name][family][1].add(role)
+        values = ((name, (value,)) for fragment in several for name, value in fragment.key.parameters)
+        shapes[family].append(Shape(group, role, sorted_values(values)))
     rows = [("shape", name, records.encode(each)) for name, each in shapes.items()]
     rows += (("entrypoint", name, records.encode(sorted(keys))) for name, keys in entrypoints.items())
-    for mangled in providers.keys() | required.keys():
-        provided = {name: sorted(keys) for name, keys in providers.get(mangled, {}).items()}
-        roles = required.get(mangled, {})
-        uses = {
-            name: SymbolUse(
-                tuple(sorted({number for number, _ in provided.get(name, ())})), tuple(sorted(roles.get(name, ())))
-            )
-            for name in provided.keys() | roles.keys()
-        }
-        rows.append(("symbol", mangled, records.encode(uses)))
-        if provided:
-            rows.append(("provider", mangled, records.encode(provided)))
+    for symbol_name, by_family in uses.items():
+        found = {name: SymbolUse(tuple(sorted(own)), tuple(sorted(roles))) for name, (own, roles) in by_family.items()}
+        rows.append(("symbol", symbol_name, records.encode(found)))
+    for symbol_name, listings in providers.items():
+        rows.append(("provider", symbol_name, records.encode({name: sorted(keys) for name, keys in listings.items()})))
     return sorted(rows)
 
 
