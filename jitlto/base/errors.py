@@ -129,15 +129,7 @@ class StoreError(JitltoError, code="store"):
 
 
 class RejectedEntryError(StoreError, code="store-rejected"):
-    """What a shared store holds under a name is not a good entry of that name.
-
-    Args:
-        reason: What is wrong with it, in a few words that are the same for each such entry.
-    """
-
-    def __init__(self, reason: str, **rest: Any) -> None:
-        super().__init__(f"is rejected: {reason}", **rest)
-        self.reason = reason
+    """What a shared store holds under a name is not a good entry of that name; ``what`` is the same for each such."""
 
 
 class RegistryError(JitltoError, code="registry"):

@@ -176,7 +176,7 @@ class SharedStore:
                 self._failures = 0
         except RejectedEntryError as error:
             self._count(rejected=1)
-            self._warn("an entry", str(error), error.reason if error.reason != entry.DAMAGED else "failed")
+            self._warn("an entry is rejected", str(error), error.what if error.what != entry.DAMAGED else "failed")
         except BaseException as error:  # noqa: BLE001 - as above
             is_good = False
             self._failed(error)

@@ -165,5 +165,5 @@ def _damage(name: str, data: bytes, trusted: TrustedKeys | None) -> str:
     try:
         decode(kind, "".join(key), data, trusted)
     except RejectedEntryError as error:
-        return error.reason
+        return error.what
     return ""

@@ -44,7 +44,7 @@ def test_where_signatures_are_required_an_unsigned_entry_is_rejected() -> None:
     data = entry.encode("kernels", KEY, b"payload", None)
     with raises(RejectedEntryError, "store-rejected", where=entry.object_name("kernels", KEY)) as caught:
         entry.decode("kernels", KEY, data, public_of(OURS()))
-    assert "not signed" in caught.value.reason
+    assert "not signed" in caught.value.what
 
 
 def test_a_signature_by_a_key_that_is_not_trusted_is_rejected() -> None:
