@@ -10,12 +10,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from jitlto.base.errors import CompileError
+from jitlto.base.errors import CompileError, ToolchainError
 from jitlto.base.mangling import demangle
 from jitlto.base.versions import Architecture, Version
 from jitlto.compile import ltoir_symbols
 from jitlto.compile.signatures import Parameters, mangled_parameters
-from jitlto.cuda import nvfatbin
+from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.bodies import hash_weak
 from jitlto.cuda.ptx import Module, parse_ptx
 from jitlto.record.fragment import ImageForm, ImageKind, Symbol, SymbolKind
@@ -112,8 +112,11 @@ class Toolchain(ABC):
         """
 
     def reads_ltoir(self) -> bool:
-        """Return whether nvJitLink tells the symbols of its LTO-IR with kernels, so that no PTX need be made."""
-        return ltoir_symbols.can_read(self.version)
+        """Return whether nvJitLink, of the same release, tells the symbols of its LTO-IR with kernels."""
+        try:
+            return nvjitlink.version() == self.version
+        except ToolchainError:
+            return False
 
     def identify(self, images: Sequence[ImageForm]) -> str:
         """Return the identity for such images: without PTX, what symbols are read with belongs to it."""

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from jitlto.base.errors import LinkError, ToolchainError
-from jitlto.base.versions import Architecture, Version
+from jitlto.base.errors import LinkError
+from jitlto.base.versions import Architecture
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.cuda.ptx import Module, parse_ptx
@@ -20,14 +20,6 @@ _FLAGS = ("-lto", "-O0")
 _INTERNAL = re.compile(r"_INTERNAL_|_GLOBAL__N_|^_ZZ|\$")
 
 
-def can_read(compiler: Version) -> bool:
-    """Return whether the installed nvJitLink is of the compiler's release, so that both speak of the same PTX."""
-    try:
-        return nvjitlink.version() == compiler
-    except ToolchainError:
-        return False
-
-
 def read_modules(ltoir: Mapping[Architecture, bytes]) -> list[Module] | None:
     """Return the modules of LTO-IR: what it provides and requires, without code.
 
@@ -35,7 +27,7 @@ def read_modules(ltoir: Mapping[Architecture, bytes]) -> list[Module] | None:
     does not say. Those of C may be NVRTC's own, such as ``fmaf``.
 
     Args:
-        ltoir: Bare LTO-IR of one source, by architecture, of a compiler that it :func:`can_read`.
+        ltoir: Bare LTO-IR of one source, by architecture, of a compiler of nvJitLink's release.
 
     Returns:
         The modules, sorted by architecture; None if there is no kernel, or nvJitLink rejects the LTO-IR.

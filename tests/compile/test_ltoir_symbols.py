@@ -16,9 +16,7 @@ from jitlto.record.fragment import ImageKind, Symbol, SymbolKind
 from jitlto.record.headers import Source
 from tests.support.compiled import compiled, forms
 
-pytestmark = pytest.mark.skipif(
-    not ltoir_symbols.can_read(toolkit.nvrtc_version()), reason="nvJitLink is not of NVRTC's release"
-)
+pytestmark = pytest.mark.skipif(not Compiler().reads_ltoir(), reason="nvJitLink is not of NVRTC's release")
 
 DEVICE = "__device__ float op(float x) { return x + 1; }"
 KERNEL = """
@@ -67,11 +65,11 @@ def test_another_release_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> Version:
         raise ToolchainError("none", code="toolchain-missing")
 
-    release = toolkit.nvrtc_version()
+    compiler, release = Compiler(), toolkit.nvrtc_version()
     others: list[Callable[[], Version]] = [lambda: Version(release.major, release.minor + 1), missing]
     for version in others:
         monkeypatch.setattr(nvjitlink, "version", version)
-        assert not ltoir_symbols.can_read(release)
+        assert not compiler.reads_ltoir()
 
 
 def job(compiler: Compiler, text: str, *kinds: ImageKind) -> CompileJob:
