@@ -102,12 +102,7 @@ class Compiler(Toolchain):
         return self._directories
 
     def make(self, job: CompileJob, forms: Sequence[ImageForm]) -> Made:
-        """Run nvcc once.
-
-        Raises:
-            CompileError: If nvcc rejects the source or an option; ``log`` has NVRTC's format and name of the source.
-            ToolchainError: If nvcc cannot be run, is killed or does not write all files.
-        """
+        """Run nvcc once; ``log`` has NVRTC's format and name of the source."""
         source, names = nvrtc.program_name(job.source.text), headers.header_paths(job.source.headers)
         options = [*job.options, *(f"-Xptxas={each}" for each in job.cubin_options)]
         command = [self._nvcc, *options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
