@@ -11,19 +11,19 @@ def main() -> None:
     try:
         import signal  # which imports a few others
 
-        default = (signal.SIG_DFL, signal.default_int_handler)
-        early = [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) in default]
-        for number in early:
-            signal.signal(number, lambda n, _: _end(n, signal.Signals(n).name))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                signal.signal(number, end_at_once)
     except KeyboardInterrupt:
-        _end(2, "SIGINT")
+        end_at_once(2)
     from jitlto import cli  # imported late: takes 0.1 s, in which an interrupt would be a traceback, or be lost
 
-    cli.main(early)
+    cli.main()
 
 
-def _end(number: int, name: str) -> None:
-    """Exit at once: nothing is to be tidied up yet."""
+def end_at_once(number: int, *_: object) -> None:
+    """Exit by a signal: until the command line knows better (``jitlto.cli.ending``), nothing is to be tidied up."""
+    name = {1: "SIGHUP", 2: "SIGINT", 15: "SIGTERM"}[number]
     try:
         os.write(2, f"ended by {name}\n".encode())
     finally:

@@ -8,7 +8,7 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -46,13 +46,13 @@ class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = getattr(
             importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name.replace("import", "import_")
         )
-        handle_signals(ctx.obj or ())
+        handle_signals()  # from here on: an interrupted import would be a traceback
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -82,25 +82,21 @@ def cli() -> None:
     """
 
 
-def main(early: Collection[int] = ()) -> None:
-    """Run the command line. Exit status: 0 success, 1 failure, 2 wrong usage, 128 + N ended by signal N.
-
-    ``early`` signals end the process at once until the command's modules are imported.
-    """
+def main() -> None:
+    """Run the command line. Exit status: 0 success, 1 failure, 2 wrong usage, 128 + N ended by signal N."""
     for number in (0, 1, 2):  # or the next file opened would be read or written as if it were a stream that is closed
         try:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-    handle_signals()
     # Characters that the encoding lacks (a tick in latin-1, an undecodable path in UTF-8) are escaped, as on stderr.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         if sys.stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        status = run(sys.argv[1:], early)
+        status = run(sys.argv[1:])
         gc.freeze()  # or the interpreter would look for garbage in all that a build has made, before it ends
         sys.exit(status)
     except OSError as error:
@@ -109,15 +105,13 @@ def main(early: Collection[int] = ()) -> None:
         os._exit(1)  # what is left in the buffers cannot be written either
 
 
-def run(arguments: Sequence[str], early: Collection[int] = ()) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run one command and print its errors; returns the exit status, which a command that fails returns.
-
-    ``early`` is that of :func:`main`.
 
     Raises:
         OSError: If standard output cannot be written.
     """
-    how: dict[str, Any] = {"obj": early, "color": False if os.environ.get("NO_COLOR") else None}
+    how: dict[str, Any] = {"color": False if os.environ.get("NO_COLOR") else None}
     with click.Context(cli, **how):  # of errors too, which are printed when the command's own has ended
         try:
             with _print_warnings():
