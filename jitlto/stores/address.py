@@ -1,4 +1,4 @@
-"""Addresses of shared stores, as ``JITLTO_STORE`` names one, and of files in them, which end with a SHA-256."""
+"""Addresses of shared stores, as ``JITLTO_STORE`` names one."""
 
 import re
 from dataclasses import dataclass
@@ -8,10 +8,6 @@ from urllib.parse import unquote
 from jitlto.base.errors import StoreError
 
 _URL = re.compile(r"(?:(?:s3|gs|az|https?)://[^/?#@,\s]+(?:/[^?#,\s]*)?|file:///[^?#\s]*)")
-#: Stands between the URL of a store and the SHA-256 of a file in it.
-MARK = "#sha256="
-_DIGEST = re.compile("[0-9a-f]{64}")
-_FILE_HINT = "an address is what `jitlto push FILE URL` prints: URL#sha256=DIGEST"
 _HINT = (
     "write e.g. s3://bucket/prefix, s3://bucket/prefix#read to read only, or file:///directory; credentials come from "
     "the store's own environment variables, such as AWS_ACCESS_KEY_ID"
@@ -52,16 +48,3 @@ def parse_store(text: str, where: str = "", *, writes: bool | None = None) -> St
         hint = "give the address that it is written by, such as s3://bucket/prefix"
         raise StoreError("this store can only be read", code="store-address", where=text, hint=hint)
     return address if writes is None else StoreAddress(address.url, writes)
-
-
-def parse_artifact(text: str) -> tuple[StoreAddress, str]:
-    """Parse the address of a pushed file, ``s3://bucket/prefix#sha256=…``: return its store, to read from, and SHA-256.
-
-    Raises:
-        StoreError: If it is not the address of a store, or has no digest.
-    """
-    url, _, digest = text.partition(MARK)
-    if not _DIGEST.fullmatch(digest):
-        what = "the address has no #sha256= and 64 hexadecimal digits, so what it holds cannot be verified"
-        raise StoreError(what, code="store-no-digest", where=text, hint=_FILE_HINT)
-    return parse_store(url, writes=False), digest

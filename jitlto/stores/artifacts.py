@@ -5,15 +5,19 @@ trusted: a file from anywhere that has it is the file that was pushed, so artifa
 """
 
 import hashlib
+import re
 from pathlib import Path
 
 from jitlto.base import files
 from jitlto.base.errors import StoreError
-from jitlto.stores.address import MARK, parse_artifact
+from jitlto.stores.address import parse_store
 from jitlto.stores.backend import Backend, open_backend
 from jitlto.stores.entry import object_name, refuse_page
 
 KIND = "artifacts"
+#: Stands between the URL of a store and the SHA-256 of a file in it.
+MARK = "#sha256="
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def push(backend: Backend, path: Path) -> tuple[str, int, bool]:
@@ -40,8 +44,12 @@ def pull(address: str, output: Path) -> None:
         StoreError: If the address is invalid, or the store lacks the artifact or has another content for it.
         OSError: If the file cannot be written.
     """
-    store, digest = parse_artifact(address)
-    data = open_backend(store).get(object_name(KIND, digest))
+    url, _, digest = address.partition(MARK)
+    if not _DIGEST.fullmatch(digest):
+        what = "the address has no #sha256= and 64 hexadecimal digits, so what it holds cannot be verified"
+        hint = "an address is what `jitlto push FILE URL` prints: URL#sha256=DIGEST"
+        raise StoreError(what, code="store-no-digest", where=address, hint=hint)
+    data = open_backend(parse_store(url, writes=False)).get(object_name(KIND, digest))
     if data is None:
         hint = "check the address, or push the file again: jitlto push FILE URL"
         raise StoreError("the store does not hold it", code="store-no-such-artifact", where=address, hint=hint)

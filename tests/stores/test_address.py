@@ -3,7 +3,7 @@
 import pytest
 
 from jitlto.base.errors import StoreError
-from jitlto.stores.address import StoreAddress, parse_artifact, parse_store
+from jitlto.stores.address import StoreAddress, parse_store
 from tests.support.errors import raises
 
 DIGEST = "0a" * 32
@@ -61,27 +61,3 @@ def test_what_is_no_address_is_an_error(text: str) -> None:
         assert "password" not in str(caught.value)
     with raises(StoreError, "store-address", where="pyproject.toml"):
         parse_store(text, "pyproject.toml")
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("s3://bucket/prefix", "store-no-digest"),
-        ("s3://bucket#read", "store-no-digest"),
-        ("s3://bucket#sha256=", "store-no-digest"),
-        (f"s3://bucket#sha256={DIGEST[1:]}", "store-no-digest"),
-        (f"s3://bucket#sha256={DIGEST.upper()}", "store-no-digest"),
-        (f"s3://bucket#sha256={DIGEST} s3://other", "store-no-digest"),
-        (f"ftp://bucket#sha256={DIGEST}", "store-address"),
-        (f"s3://a s3://b#sha256={DIGEST}", "store-address"),
-        (f"#sha256={DIGEST}", "store-address"),
-    ],
-)
-def test_an_address_without_one_digest_is_refused(text: str, code: str) -> None:
-    with raises(StoreError, code, hint="s"):
-        parse_artifact(text)
-
-
-def test_the_address_of_a_file_is_that_of_its_store_with_its_digest() -> None:
-    text = f"https://mirror.example/jitlto#sha256={DIGEST}"
-    assert parse_artifact(text) == (StoreAddress("https://mirror.example/jitlto", writes=False), DIGEST)

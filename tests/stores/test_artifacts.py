@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from jitlto.base.errors import StoreError
-from jitlto.stores.address import MARK, parse_store
-from jitlto.stores.artifacts import pull, push
+from jitlto.stores.address import parse_store
+from jitlto.stores.artifacts import MARK, pull, push
 from jitlto.stores.backend import Backend, open_backend
 from jitlto.stores.entry import object_name
 from tests.support.errors import raises
 
+DIGEST = "0a" * 32
 LARGE = 24 << 20  # several parts of an upload, and many pieces of a download
 
 
@@ -63,3 +64,23 @@ def test_a_page_in_place_of_an_artifact_sends_to_the_proxy_and_removes_nothing(
     with raises(StoreError, "store-failed", where=address, hint="HTTPS_PROXY"):
         pull(address, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("s3://bucket/prefix", "store-no-digest"),
+        ("s3://bucket#read", "store-no-digest"),
+        ("s3://bucket#sha256=", "store-no-digest"),
+        (f"s3://bucket#sha256={DIGEST[1:]}", "store-no-digest"),
+        (f"s3://bucket#sha256={DIGEST.upper()}", "store-no-digest"),
+        (f"s3://bucket#sha256={DIGEST} s3://other", "store-no-digest"),
+        (f"ftp://bucket#sha256={DIGEST}", "store-address"),
+        (f"s3://a s3://b#sha256={DIGEST}", "store-address"),
+        (f"#sha256={DIGEST}", "store-address"),
+    ],
+)
+def test_an_address_without_one_digest_is_refused(text: str, code: str, tmp_path: Path) -> None:
+    with raises(StoreError, code, hint="s"):
+        pull(text, tmp_path / "file")
+    assert not (tmp_path / "file").exists()
