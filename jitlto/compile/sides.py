@@ -3,13 +3,11 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import takewhile
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from jitlto.base.diagnostic import Diagnostic, Location
 from jitlto.base.errors import CompileError
-from jitlto.compile.heads import Head, heads
-from jitlto.compile.tokens import TOKEN, WORD, line_at, plain_text
+from jitlto.compile.tokens import line_at, plain_text
 
 # What NVRTC and nvcc say where a declaration contradicts a definition.
 _CONTRADICTION = re.compile(
@@ -17,21 +15,10 @@ _CONTRADICTION = re.compile(
     r"|(?:declaration|linkage specification) is incompatible with|invalid redeclaration of"
     r"|function .* cannot be instantiated -- no template definition was supplied"
 )
-
+_DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*", re.M)
 
 #: Returns the place of a line of a text, which is given by its name.
 Place: TypeAlias = Callable[[str, int], Location]
-
-
-class _Form(NamedTuple):
-    file: str
-    line: int
-    text: str  # up to its semicolon or opening brace
-    name: str  # of the function or variable
-
-    @property
-    def head(self) -> str:
-        return self.text.partition("=")[0].rstrip("{; ")
 
 
 def explain(
@@ -41,9 +28,9 @@ def explain(
     contradiction = _CONTRADICTION.search(error.log)
     if contradiction is None or error.hint:
         return
-    names = {form.name for form in _forms(interfaces) if form.text.endswith(";")}
     said = re.findall(r"\w+", error.log[contradiction.start() :].partition("\n\n")[0])  # with the source's line
-    if name := next((name for name in said if name in names), None):
+    declared = (each for each in said if any(text.endswith(";") for *_, text in _forms(each, interfaces)))
+    if name := next(declared, None):
         error.hint, error.notes = "give both sides the same types", show_sides(name, interfaces, own, place)
         if len(error.notes) == 2 and isinstance(error.place, Location) and (path := error.notes[1].path):
             error.place = replace(error.place, path=path, line=error.notes[1].line)
@@ -58,30 +45,25 @@ def show_sides(
 
     Of several overloads, one that the other side does not have is shown. The texts are given by their names.
     """
-    mine, theirs = ([form for form in _forms(texts) if name == form.name] for texts in (interfaces, own))
+    mine, theirs = (list(_forms(name, texts)) for texts in (interfaces, own))
     shown: list[Diagnostic] = []
     for forms, others, what in ((mine, theirs, "declares"), (theirs, mine, "has")):
-        known = {form.head for form in others}
-        if form := next((form for form in forms if form.head not in known), forms[0] if forms else None):
-            text = f"{what} `{form.text if what == 'declares' else form.head}`"
-            shown.append(Diagnostic.note(replace(place(form.file, form.line), about=""), text))
+        known = {_head(text) for *_, text in others}
+        for file, line, text in sorted(forms, key=lambda form: _head(form[2]) in known)[:1]:
+            said = text if what == "declares" else _head(text)
+            shown.append(Diagnostic.note(replace(place(file, line), about=""), f"{what} `{said}`"))
     return tuple(shown)
 
 
-def _forms(texts: Mapping[str, bytes]) -> Iterator[_Form]:
-    """Yield what texts declare for devices, but for instances of templates."""
+def _forms(name: str, texts: Mapping[str, bytes]) -> Iterator[tuple[str, int, str]]:
+    """Yield what texts declare for devices by a name: the file, the line, and the text to its semicolon or brace."""
+    form = re.compile(rf"(?:(?<=[;{{}}])|\A)\s*([^;{{}}]*\b{re.escape(name)}\s*(?:[(\[=][^;{{}}]*)?[;{{])")
     for file, text in texts.items():
-        plain = plain_text(text)
-        spans = [match.span() for match in TOKEN.finditer(plain)]
-        for head in heads([plain[begin:end] for begin, end in spans]):
-            if not {"__device__", "__constant__"}.isdisjoint(head.tokens) and head.tokens[0] != "template":
-                begin, end = spans[head.begin][0], spans[head.end][1]
-                yield _Form(file, line_at(plain, begin), " ".join(plain[begin:end].split()), _name(head))
+        plain = _DIRECTIVE.sub(lambda match: re.sub(r"[^\v]", "", match[0]), plain_text(text))  # with its lines
+        for match in form.finditer(plain):
+            if re.search("__(?:device|constant)__", match[1]):
+                yield file, line_at(plain, match.start(1)), " ".join(match[1].split())
 
 
-def _name(head: Head) -> str:
-    """Return the name of a function, or else the last one before the brackets or the value of a variable."""
-    if head.function:
-        return head.function[0]
-    words = takewhile(lambda token: token not in ("[", "="), head.outer)
-    return next((word for word in reversed(list(words)) if WORD.match(word)), "")
+def _head(form: str) -> str:
+    return form.partition("=")[0].rstrip("{; ")
