@@ -57,11 +57,6 @@ class Head:
         return _CLASS.fullmatch(self.text)
 
     @cached_property
-    def outer(self) -> list[str]:
-        """Its tokens outside of parentheses, of which it has the opening ones."""
-        return [self.tokens[position] for position, _ in outer(self.tokens)]
-
-    @cached_property
     def function(self) -> tuple[str, list[str]] | None:
         """The name without namespaces and the parameters, if it is that of a function."""
         name, found = "", None
@@ -76,7 +71,7 @@ class Head:
     @property
     def is_definition(self) -> bool:
         """Whether its brace opens the body of a function that changes no declaration."""
-        rest = self.outer
+        rest = [self.tokens[position] for position, _ in outer(self.tokens)]  # of parentheses, the opening ones
         calls = (n for n, (before, token) in enumerate(pairwise(rest)) if token == "(" and before not in _NO_FUNCTIONS)
         first = next(calls, None)
         if not self.has_body or first is None or not _NO_BODIES.isdisjoint(rest):
