@@ -17,20 +17,13 @@ CACHE_OFF = "JITLTO_CACHE=off: nothing is read or stored"
 
 @dataclass(frozen=True, slots=True)
 class UserCache:
-    """One of the user's caches.
+    """One of the user's caches."""
 
-    Args:
-        name: ``cubins`` or ``build``.
-        title: Its name in messages.
-        bound: Its size limit in bytes.
-        setting: ``on`` or ``off``: whether programs use it.
-    """
-
-    name: str
-    title: str
+    name: str  # cubins or build
+    title: str  # its name in messages
     directory: Path
-    bound: int
-    setting: str = "on"
+    bound: int  # its size limit in bytes
+    setting: str = "on"  # or off: whether programs use it
 
     def open(self) -> CacheDir:
         """Open its directory to write to it; nothing is created before there is an entry.

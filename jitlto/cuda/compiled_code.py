@@ -28,21 +28,13 @@ Symbols: TypeAlias = "tuple[tuple[Symbol, ...], tuple[Symbol, ...]]"
 
 
 class CompiledCode(NamedTuple):
-    """The code of a file for one architecture.
-
-    Args:
-        kind: What it is.
-        architecture: What it was compiled for.
-        isa: Of PTX, the version of the ISA.
-        item: As nvJitLink reads it: one image, or the archive or object that has it among others.
-        module: PTX that is text.
-    """
+    """The code of a file for one architecture."""
 
     kind: ImageKind
     architecture: Architecture
-    isa: Version | None
-    item: LinkInput
-    module: Module | None = None
+    isa: Version | None  # of PTX
+    item: LinkInput  # as nvJitLink reads it: one image, or the archive or object that has it among others
+    module: Module | None = None  # of PTX that is text
 
     def __str__(self) -> str:
         prefix = "sm" if self.kind is ImageKind.SASS else "lto" if self.kind is ImageKind.LTOIR else "compute"

@@ -46,25 +46,15 @@ _HINT = "give the PTX text that NVRTC, nvcc -ptx or another compiler wrote"
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """One top-level function, kernel or variable of a module.
+    """One top-level function, kernel or variable of a module."""
 
-    Args:
-        name: As the linker sees it.
-        linkage: ``extern``, ``visible``, ``weak``, ``common`` or empty (internal to the module).
-        kind: Function, kernel or variable.
-        layout: As in :class:`~jitlto.record.fragment.Symbol`; that of a variable begins with its state space.
-        parameters: Size and alignment of each parameter of a function or kernel, in bytes.
-        text: The body of a function or the initialiser of a variable, empty for a declaration.
-        defined: Whether this is a definition.
-    """
-
-    name: str
-    linkage: str
+    name: str  # as the linker sees it
+    linkage: str  # extern, visible, weak, common or empty (internal to the module)
     kind: SymbolKind
-    layout: str
-    parameters: tuple[tuple[int, int], ...]
-    text: str
-    defined: bool
+    layout: str  # as of a Symbol; that of a variable begins with its state space
+    parameters: tuple[tuple[int, int], ...]  # size and alignment of each, in bytes
+    text: str  # the body of a function or the initialiser of a variable, empty for a declaration
+    defined: bool  # whether this is a definition
 
 
 @dataclass(frozen=True)

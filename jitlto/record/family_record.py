@@ -37,15 +37,10 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
 
 
 class InterfaceHeaders(Struct, frozen=True):
-    """Those headers of a family's interfaces that are not the same for all its fragments, for one choice of values.
+    """Those headers of a family's interfaces that are not the same for all its fragments, for one choice of values."""
 
-    Args:
-        values: Of parameters that every group of the family has in its key, by name.
-        headers: Name and text; sorted.
-    """
-
-    values: Values
-    headers: tuple[tuple[str, str], ...]
+    values: Values  # of parameters that every group of the family has in its key
+    headers: tuple[tuple[str, str], ...]  # name and text; sorted
 
 
 class FamilyRecord(Struct, frozen=True, omit_defaults=True, dict=True):
