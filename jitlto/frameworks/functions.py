@@ -129,12 +129,7 @@ class Printer:
         return Value(f"{name}[{0 if item.access in ('row', 'one') else 'i'}]", item.dtype, has_dimensions)
 
     def apply(self, name: str, operands: Sequence[Value | Number], dtype: str | None = None) -> Value:
-        """Print an operation.
-
-        Args:
-            name: One of :data:`OPERATIONS`.
-            operands: Values, and numbers of Python.
-            dtype: The dtype of the result, where the caller knows it.
+        """Print one of :data:`OPERATIONS`, of values and numbers of Python; of the result's dtype, if that is known.
 
         Raises:
             UnsupportedError: If the operation is not known, or not for such operands.

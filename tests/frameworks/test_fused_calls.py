@@ -16,8 +16,9 @@ from jitlto import Array, Launch, Operator, Output, Seam, torch_fusion, torch_op
 from tests.support.chains import SHIM
 from tests.support.lazy import Lazy
 from tests.support.operators import CpuBackend
+from tests.support.process import output_of
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")]  # compiled
 torch, module = Lazy("torch"), Lazy("jitlto.frameworks.torch_fusion")
 operators = Lazy("jitlto.frameworks.torch_operator")
 _DEFAULTS = {
@@ -101,9 +102,14 @@ def negate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Operator:
     pytest.importorskip("torch")
     backend = HostBackend()
     monkeypatch.setattr(operators, "make_backend", lambda: backend)
-    family: Any = lambda: HostFamily(tmp_path)  # noqa: E731
+    return declare_negate(tmp_path)
+
+
+def declare_negate(place: Path) -> Operator:
+    """Declare the operator that negates, whose kernels are made at a place."""
+    family: Any = lambda: HostFamily(place)  # noqa: E731
     return Operator(
-        f"jitlto_{tmp_path.name}::negate", family, (Array("x", "float32", "m n"),), (Output("y", "float32", "m n"),),
+        f"jitlto_{place.name}::negate", family, (Array("x", "float32", "m n"),), (Output("y", "float32", "m n"),),
         lambda case: {}, lambda case: Launch(1, 1), ("x", "y", "m", "n", "prologue", "epilogue"),
         prologue=Seam("load", "x", _LOAD), epilogue=Seam("store", "y", _STORE),
     )  # fmt: skip
@@ -173,3 +179,36 @@ def test_one_array_needs_no_table(negate: Operator) -> None:
     x, b = torch.randn(5, 8), torch.randn(5, dtype=torch.float64)
     torch.testing.assert_close(made(x, b), -x + b.float()[:, None])
     assert not backend.tables
+
+
+_COMPILED = """
+import sys
+from pathlib import Path
+import torch
+from jitlto import torch_fusion, torch_operator
+from jitlto.frameworks import torch_operator as operators
+from tests.frameworks.test_fused_calls import HostBackend, declare_negate
+
+backend = HostBackend()
+operators.make_backend = lambda: backend
+place = Path(sys.argv[1])
+negate = torch_operator(declare_negate(place))
+
+def function(x, index, scale):
+    return torch.nn.functional.gelu(negate(x[index] * 2) * scale + 1).to(torch.bfloat16)
+
+run = torch.compile(function, fullgraph=True, options={"post_grad_custom_post_pass": torch_fusion()})
+for m, rows in ((5, 7), (9, 4), (6, 6)):
+    x, index, scale = torch.randn(rows, 8), torch.randint(-rows, rows, (m,)), torch.randn(8)
+    for each in (x, index):
+        torch._dynamo.mark_dynamic(each, 0)
+    expected = torch.nn.functional.gelu(-2 * x[index] * scale + 1)
+    torch.testing.assert_close(run(x, index, scale).float(), expected, rtol=2**-8, atol=1e-6)
+print(len(list(place.glob("*.so"))))
+"""
+
+
+def test_compiled_code_makes_one_call_for_all_sizes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    kernels = int(output_of(_COMPILED, tmp_path))
+    assert kernels == 3  # one for each shape, as this family is its own cache, and none without functions
