@@ -84,7 +84,7 @@ def fuse(
         operator,
         qualname=f"{operator.qualname}_{digest[:16]}",
         arguments=sorted(arguments, key=lambda argument: argument.default is not REQUIRED),
-        parameters=[None if each is not None and each == made else each for each in operator.parameters],
+        parameters=[None if each == made else each for each in operator.parameters],
         backward=None,
         **changes,
     )
