@@ -29,7 +29,7 @@ from jitlto.compile.compiler import Toolchain, find_toolchain
 from jitlto.compile.declarations import line_of
 from jitlto.compile.headers import HeaderSearch
 from jitlto.compile.sides import show_sides
-from jitlto.compile.source_files import walk_sources
+from jitlto.compile.source_files import walk
 from jitlto.cuda import nvjitlink
 from jitlto.families.declaration import FamilyDeclaration
 from jitlto.families.templates import RenderedSource, render_family
@@ -382,7 +382,8 @@ def family_files(families: Iterable[FamilyDeclaration]) -> list[Path]:
     every: set[Path] = set()
     for family in families:
         named, folders = declared_places(family)
-        every.update(named, walk_sources(sorted({*folders, *family.include}), thorough=False))
+        below = walk(sorted({*folders, *family.include}), thorough=False)
+        every.update(named, (Path(path) for path, is_folder in below if not is_folder))
         search, names = header_search(family), set[str]()
         for each in render(family):
             if each.group.binary:

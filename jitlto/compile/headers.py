@@ -21,7 +21,7 @@ from jitlto.base.diagnostic import Location
 from jitlto.base.errors import JitltoError
 from jitlto.base.files import normal_path
 from jitlto.compile.includes import Include, rewrite, scan, scan_quickly
-from jitlto.compile.source_files import walk_sources
+from jitlto.compile.source_files import walk
 from jitlto.record.headers import HeaderSet, Source, digest_content
 
 _GIVEN = -1  # the index of headers that are given by content, which are searched before every directory
@@ -280,10 +280,10 @@ class HeaderSearch:
         """Return the files that a preprocessor may find in the author's directories; large ones are no headers."""
         found = []
         for number, root in enumerate(self._roots[: self._own]):
-            for path in walk_sources([Path(root)], thorough=True):
+            for path, is_folder in walk([Path(root)]):
                 with suppress(OSError):
-                    if path.stat().st_size <= _LARGEST_HEADER:
-                        found.append(_Place(number, str(path.relative_to(root))))
+                    if not is_folder and os.stat(path).st_size <= _LARGEST_HEADER:  # noqa: PTH116 - a text
+                        found.append(_Place(number, os.path.relpath(path, root)))
         return found
 
     def _path(self, place: _Place) -> Path:

@@ -10,22 +10,17 @@ _NO_FOLDERS = frozenset({".git", ".hg", ".svn", ".mypy_cache", ".pytest_cache", 
 _EDITORS_FILE = re.compile(r"\..*\.sw[a-z]|\.#.*|.*~|\.DS_Store")
 
 
-def walk_sources(folders: Iterable[Path], *, thorough: bool) -> Iterator[Path]:
-    """Yield the regular files below directories.
+def walk(folders: Iterable[Path], *, thorough: bool = True) -> Iterator[tuple[str, bool]]:
+    """Yield directories, and the directories and regular files below them: the path, and whether it is a directory.
 
     Left out are virtual environments, and what version control, Python, tools and editors leave.
 
     Args:
-        folders: The directories; one that is not there has no files.
+        folders: The directories; one that is not there is left out.
         thorough: Whether names count that begin with a dot, and directories behind symbolic links, by every path that
             leads to them. Much more than sources may be found this way.
     """
-    return (Path(path) for folder in folders for path, is_folder in _walk(str(folder), thorough) if not is_folder)
-
-
-def walk_places(folders: Iterable[Path]) -> Iterator[tuple[str, bool]]:
-    """Yield directories and what is thoroughly below them: the path, and whether it is a directory."""
-    return (found for folder in folders for found in _walk(str(folder), thorough=True))
+    return (found for folder in folders for found in _walk(str(folder), thorough))
 
 
 def _walk(folder: str, thorough: bool, above: tuple[tuple[int, int], ...] = ()) -> Iterator[tuple[str, bool]]:

@@ -26,7 +26,7 @@ from jitlto.build.execution.workers import local_executor
 from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import RenderedFamilies, declared_places
 from jitlto.compile.compiler import find_toolchain
-from jitlto.compile.source_files import walk_places
+from jitlto.compile.source_files import walk
 from jitlto.cuda import device
 from jitlto.cuda.compatibility import can_link_for
 from jitlto.database import FragmentDatabase
@@ -266,8 +266,8 @@ def _paths(families: Collection[FamilyDeclaration]) -> set[str]:
     named, texts = (set[Path]().union(*each) for each in zip(*map(declared_places, families), strict=True))
     searched = {project_root(each.path) / name for each in families for name in ("matrices", "templates")}
     searched |= {folder for each in families for folder in each.include}
-    found = {path for path, _ in walk_places(texts)}
-    found |= {path for path, is_folder in walk_places(searched) if is_folder}
+    found = {path for path, _ in walk(texts)}
+    found |= {path for path, is_folder in walk(searched) if is_folder}
     return found | {str(path) for each in named for path in (each, each.parent)} | {*map(str, searched)}
 
 

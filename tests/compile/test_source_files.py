@@ -3,11 +3,12 @@
 import os
 from pathlib import Path
 
-from jitlto.compile.source_files import walk_sources
+from jitlto.compile import source_files
 
 
 def walk(folder: Path, *, thorough: bool = True) -> list[str]:
-    return [str(path.relative_to(folder)) for path in walk_sources([folder], thorough=thorough)]
+    found = source_files.walk([folder], thorough=thorough)
+    return [os.path.relpath(path, folder) for path, is_folder in found if not is_folder]
 
 
 def create(folder: Path, *names: str) -> None:
