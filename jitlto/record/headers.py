@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +22,8 @@ class HeaderSet(dict[str, bytes]):
     @cached_property
     def hashes(self) -> bytes:
         """The SHA-256 of each name and of each content, sorted by name."""
-        return b"".join(_hashes(self))
+        names = ((name.encode("utf-8", "surrogateescape"), self[name]) for name in sorted(self))
+        return b"".join(hashlib.sha256(name).digest() + digest_content(content) for name, content in names)
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,7 @@ def digest_headers(headers: Mapping[str, bytes]) -> str:
 
 
 def _join_hashes(headers: Mapping[str, bytes]) -> bytes:
-    return headers.hashes if isinstance(headers, HeaderSet) else b"".join(_hashes(headers))
-
-
-def _hashes(headers: Mapping[str, bytes]) -> Iterator[bytes]:
-    for name in sorted(headers):
-        yield hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
-        yield digest_content(headers[name])
+    return (headers if isinstance(headers, HeaderSet) else HeaderSet(headers)).hashes
 
 
 @lru_cache(maxsize=4096)
