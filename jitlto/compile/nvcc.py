@@ -73,7 +73,7 @@ class Compiler(Toolchain):
         self.host_version = host = self._query([self.host_path, "--version"]).partition("\n")[0]
         machine = self._query([self.host_path, "-dumpmachine"]).strip()
         front_end = self._query([self.host_path, "-print-prog-name=cc1plus"]).strip()
-        builds = [toolkit.file_id(Path(program)) for program in (self.host_path, front_end) if Path(program).is_file()]
+        builds = [toolkit.build_id(program) for program in (self.host_path, front_end) if Path(program).is_file()]
         self._own_identity = "\n".join([text.strip(), host, machine, *builds])
         # The file found may be a script or a link, so ask nvcc for its directory and include directories.
         settings = self._query([nvcc, "--dryrun", "-ccbin", self.host_path, "-E", "-x", "cu", os.devnull])

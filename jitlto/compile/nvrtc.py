@@ -24,7 +24,8 @@ class Compiler(Toolchain):
     @cached_property
     def identity(self) -> str:
         """The release and the build id of the library, and the release of nvFatbin, which compresses images."""
-        return f"nvrtc {self.version} {toolkit.build_id('nvrtc')} nvfatbin {toolkit.nvfatbin_version()}"
+        build = toolkit.build_id(toolkit.find_library("nvrtc"))
+        return f"nvrtc {self.version} {build} nvfatbin {toolkit.nvfatbin_version()}"
 
     def header_roots(self) -> Sequence[Path]:
         """The directories of the toolkit's and CCCL's headers."""

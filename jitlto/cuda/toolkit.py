@@ -103,22 +103,13 @@ def _query_version(name: str, function: str) -> Version:
     return Version(major.value, minor.value)
 
 
-def build_id(name: str) -> str:
-    """Return an identifier of this build of the library ``name`` (as in :func:`find_library`), wherever it is.
-
-    Raises:
-        ToolchainError: If the library cannot be found.
-    """
-    return file_id(Path(find_library(name)))
-
-
-def file_id(path: Path) -> str:
-    """Return an identifier of a library's or program's build.
+def build_id(path: str) -> str:
+    """Return an identifier of a library's or program's build, wherever it is.
 
     The linker's build id (ELF note ``NT_GNU_BUILD_ID``), near the beginning or the end, or else its SHA-256.
     """
-    with path.open("rb") as file:
-        for place in (0, max(0, path.stat().st_size - _PART)):
+    with Path(path).open("rb") as file:
+        for place in (0, max(0, Path(path).stat().st_size - _PART)):
             file.seek(place)
             if note := _BUILD_ID.search(file.read(_PART)):
                 return note[1].hex()

@@ -210,7 +210,7 @@ from jitlto.cli import cli
 from jitlto.cuda import nvjitlink, toolkit
 from jitlto.base.errors import ToolchainError
 said = []
-for ask in (toolkit.nvrtc_version, nvjitlink.version, lambda: toolkit.build_id("nvfatbin")):
+for ask in (toolkit.nvrtc_version, nvjitlink.version, lambda: toolkit.find_library("nvfatbin")):
     try:
         ask()
     except ToolchainError as error:

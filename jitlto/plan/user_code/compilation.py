@@ -85,7 +85,7 @@ def compile_once(
     # Text from a database or a caller must not lead to files beside the toolkit's headers.
     search = HeaderSearch((), overlay, system=toolkit.header_roots(), strict=True)
     source = search.closure(text)
-    made_from = [_SCHEMA, source.sha256, str(architecture), options, toolkit.build_id("nvrtc")]
+    made_from = [_SCHEMA, source.sha256, str(architecture), options, toolkit.build_id(toolkit.find_library("nvrtc"))]
     key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
 
     def make(kind: ImageKind) -> bytes:
