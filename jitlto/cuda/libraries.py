@@ -26,7 +26,6 @@ _BINDINGS = "cuda.bindings"
 _HOMES = {
     **dict.fromkeys(("driver", "nvjitlink", "nvrtc"), _BINDINGS),
     **dict.fromkeys(("Device", "Kernel", "ObjectCode", "Stream"), "cuda.core"),
-    "ParamHolder": "cuda.core._kernel_arg_handler",
     "StridedMemoryView": "cuda.core.utils",
     "find_nvidia_binary_utility": "cuda.pathfinder",
     "find_nvidia_header_directory": "cuda.pathfinder",

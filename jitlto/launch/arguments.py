@@ -4,17 +4,28 @@ A converter is created once per parameter. It returns the bytes that the kernel 
 has, or raises :class:`~jitlto.base.errors.ArgumentError`.
 """
 
+import ctypes
+import enum
 import math
 import operator
 import struct
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, TypeAlias
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from jitlto.base.errors import ArgumentError
-from jitlto.base.types import Parameter, Scalar, argument_error, find_scalar, range_error, type_error
+from jitlto.base.types import (
+    Parameter,
+    Scalar,
+    argument_error,
+    find_scalar,
+    from_numpy_name,
+    range_error,
+    type_error,
+)
 from jitlto.cuda.libraries import driver
 
 Converter: TypeAlias = "Callable[[Any], bytes]"
@@ -26,6 +37,11 @@ _CUDA_DEVICES = {2: "CUDA", 3: "CUDA pinned host", 13: "CUDA managed"}
 _TEXTURES = (
     "TextureObject", "SurfaceObject", "CUtexObject", "CUsurfObject", "cudaTextureObject_t", "cudaSurfaceObject_t",
 )  # fmt: skip
+_DESCRIPTORS = ("CUtensorMap_st", "CUtensorMap")
+# Elements of vectors, and of arrays that stand for them as well: their bits, and bytes of either sign.
+_ALIKE = {
+    "__half": "unsigned short", "__nv_bfloat16": "unsigned short", "char": "unsigned char", "unsigned char": "char",
+}  # fmt: skip
 
 
 def make_converter(parameter: Parameter) -> Converter:
@@ -39,16 +55,11 @@ def make_converter(parameter: Parameter) -> Converter:
     if known.typestr == "b1":
         return _boolean(parameter)
     if known.typestr[0] in "iu":
-        return _integer(parameter, known)
+        limits, read = np.iinfo(known.typestr), _read_word if known.typestr == "u8" else operator.index
+        return _integer(parameter, known.size, int(limits.min), int(limits.max), read)
     if known.typestr[0] == "c":
         return _complex(parameter, known)
     return _floating(parameter, known)
-
-
-def _by_value(parameter: Parameter) -> Converter:
-    from jitlto.launch.by_value import make_by_value  # imported lazily: most kernels take only scalars
-
-    return make_by_value(parameter)
 
 
 def pointed_type(parameter: Parameter) -> str | None:
@@ -213,32 +224,32 @@ def _boolean(parameter: Parameter) -> Converter:
     return convert
 
 
-def _integer(parameter: Parameter, known: Scalar) -> Converter:
-    letter = "bhiq"[known.size.bit_length() - 1]
-    pack = struct.Struct("<" + (letter.upper() if known.typestr[0] == "u" else letter)).pack
+def _integer(
+    parameter: Parameter, size: int, low: int, high: int, read: Callable[[Any], int], expected: str = "an integer"
+) -> Converter:
+    """Return the converter of a number in a range; ``read`` returns that of an argument, or raises TypeError."""
+    mask = (1 << 8 * size) - 1
 
     def convert(argument: Any) -> bytes:
         try:
-            return pack(argument)
-        except (struct.error, TypeError):
-            handle = _object_handle(argument) if known.typestr == "u8" else None
-        if handle is not None:
-            return pack(handle)
-        try:
-            value = operator.index(argument)
+            value = read(argument)
         except TypeError:
-            raise type_error(parameter, argument, "an integer") from None
-        limits = np.iinfo(known.typestr)
-        raise range_error(parameter, value, int(limits.min), int(limits.max))
+            raise type_error(parameter, argument, expected) from None
+        if not low <= value <= high:
+            raise range_error(parameter, value, low, high)
+        return (value & mask).to_bytes(size, "little")
 
     return convert
 
 
-def _object_handle(argument: Any) -> int | None:
-    """Return the handle of a texture or surface object, which to C++ is an ``unsigned long long``; None for another."""
-    kind = type(argument)
-    if kind.__module__.partition(".")[0] not in ("cuda", "cupy") or kind.__name__ not in _TEXTURES:
-        return None
+def _read_word(argument: Any) -> int:
+    """Return an integer, or the handle of a texture or surface object, which to C++ is an ``unsigned long long``."""
+    try:
+        return operator.index(argument)
+    except TypeError:
+        kind = type(argument)
+        if kind.__name__ not in _TEXTURES or kind.__module__.partition(".")[0] not in ("cuda", "cupy"):
+            raise
     handle = getattr(argument, "handle", None)  # of cuda.core
     return int(getattr(argument, "ptr", argument) if handle is None else handle)  # CuPy's, or a handle itself
 
@@ -275,7 +286,7 @@ def _pack_bfloat16(value: float) -> bytes:
 def _complex(parameter: Parameter, known: Scalar) -> Converter:
     make: Any = np.dtype(known.typestr).type
     high = float(np.finfo(make).max)
-    by_value = cache(lambda: _by_value(parameter))  # an array of two numbers, a structure or bytes
+    by_value = cache(partial(_by_value, parameter))  # an array of two numbers, a structure or bytes
 
     def convert(argument: Any) -> bytes:
         if not isinstance(argument, int | float | complex | np.number):
@@ -302,3 +313,116 @@ def _real(parameter: Parameter, argument: Any) -> float:
         raise range_error(parameter, "the integer", -high, high) from None
     except (TypeError, ValueError):
         raise type_error(parameter, argument, "a real number") from None
+
+
+def _by_value(parameter: Parameter) -> Converter:
+    """Return the converter of a parameter whose type is no scalar, or is ``float2`` or ``double2``.
+
+    A structure is a value of ctypes, a structured scalar of NumPy, or bytes, with the size and alignment of the
+    kernel's; nothing else is known of it.
+    """
+    from jitlto.base.layouts import INTEGERS_128, find_vector, is_supported  # imported lazily: most are scalars
+
+    type_, bits = parameter.type.strip(), 8 * parameter.size
+    if type_.startswith("enum ") and parameter.size in (1, 2, 4, 8):
+        # Enumerators are their values, whatever type underlies them.
+        low, high, expected = -(1 << bits - 1), (1 << bits) - 1, "an enumerator or its value as an integer"
+        return _integer(parameter, parameter.size, low, high, _read_enumerator, expected)
+    if not is_supported(type_):
+        return partial(_refuse, parameter)
+    if type_ in INTEGERS_128 and bits == 128:
+        low, high = (-(1 << 127), (1 << 127) - 1) if INTEGERS_128[type_] else (0, (1 << 128) - 1)
+        return _integer(parameter, parameter.size, low, high, operator.index)
+    vector = find_vector(type_)
+    if vector is not None and vector[0].size * vector[1] != parameter.size:
+        vector = None  # another type with the name of a built-in one
+    return _structure(parameter, None if vector is None else vector[0].name)
+
+
+def _read_enumerator(argument: Any) -> int:
+    return operator.index(argument.value if isinstance(argument, enum.Enum) else argument)
+
+
+def _refuse(parameter: Parameter, argument: Any) -> NoReturn:
+    what = f"cannot pass {type(argument).__name__}: parameters of type {parameter.type.strip()} are not supported"
+    raise argument_error(parameter, "unsupported", what, "let the kernel take a pointer to the value")
+
+
+def _structure(parameter: Parameter, element: str | None) -> Converter:
+    """Return the converter of a structure, or of a vector with such elements."""
+    check = cache(partial(_check_layout, parameter, element is not None))
+    expected = "a ctypes structure, a NumPy structured scalar or bytes"
+    if parameter.type in _DESCRIPTORS:
+        expected = "a CUtensorMap of cuda.bindings or its bytes"
+    elif element is not None:
+        expected = "a NumPy array of its elements, a NumPy structured scalar or bytes"
+    hint = f"pass bytes as {parameter.type} lies in memory"
+
+    def convert(argument: Any) -> bytes:
+        if isinstance(argument, ctypes.Structure | ctypes.Union | ctypes.Array):
+            check(type(argument))
+            return memoryview(argument).tobytes()
+        if isinstance(argument, np.generic | np.ndarray):
+            dtype = argument.dtype
+            if dtype.fields and argument.size == 1:
+                check(dtype)
+            elif element is not None and argument.ndim == 1:
+                if not dtype.isnative or from_numpy_name(dtype.name) not in (element, _ALIKE.get(element, element)):
+                    what = f"expected an array of {element}, got an array of {dtype.name}"
+                    raise argument_error(parameter, "layout", what, f"pass an array of {element}")
+            # Else it may be bytes, or a number of ml_dtypes.
+            elif not isinstance(argument, np.void) and not (
+                argument.ndim == 0 and from_numpy_name(dtype.name) == parameter.type
+            ):
+                raise type_error(parameter, argument, expected)
+            argument = argument.tobytes()
+        elif parameter.type in _DESCRIPTORS and isinstance(argument, driver.CUtensorMap):
+            argument = ctypes.string_at(argument.getPtr(), parameter.size)
+        if not isinstance(argument, bytes | bytearray | memoryview):
+            raise type_error(parameter, argument, expected)
+        made = bytes(argument)  # the memory need not be contiguous
+        if len(made) != parameter.size:
+            raise argument_error(parameter, "layout", f"expected {parameter.size} bytes, got {len(made)}", hint)
+        return made
+
+    return convert
+
+
+def _check_layout(parameter: Parameter, is_vector: bool, kind: Any) -> None:
+    """Check size and alignment of a type of ctypes or NumPy; vectors have alignments that no type of Python has."""
+    name = "the dtype" if isinstance(kind, np.dtype) else kind.__name__
+    # Only some types of Python can be aligned to more than 8 bytes.
+    lowest = 1 if parameter.alignment > 8 else parameter.alignment
+    what = ""
+    try:
+        size, alignment = _measure(kind)
+        if size != parameter.size:
+            what = f"{name} has {size} bytes, {parameter.type} has {parameter.size}"
+        elif not (is_vector or parameter.type in _DESCRIPTORS or lowest <= alignment <= parameter.alignment):
+            what = f"{name} is aligned to {alignment} bytes, {parameter.type} to {parameter.alignment}"
+    except ValueError as error:
+        what = f"{name}: {error}"
+    if what:
+        hint = "declare the fields as in C++, a dtype with align=True; bytes of the right number are taken as they are"
+        raise argument_error(parameter, "layout", what, hint)
+
+
+def _measure(kind: Any) -> tuple[int, int]:
+    """Return size and alignment of a type of ctypes or NumPy; ValueError if no kernel could read it."""
+    if isinstance(kind, np.dtype):
+        return kind.itemsize, _alignment(kind)
+    with suppress(TypeError, NotImplementedError):  # bit fields, typed pointers, base classes
+        _alignment(np.dtype(kind))
+    return ctypes.sizeof(kind), ctypes.alignment(kind)
+
+
+def _alignment(dtype: np.dtype[Any]) -> int:
+    """Return the alignment that the fields of a dtype have, whether it was made with ``align`` or not."""
+    if dtype.subdtype is not None:
+        return _alignment(dtype.subdtype[0])
+    if dtype.fields is None:
+        if dtype.hasobject or not dtype.isnative:
+            raise ValueError("it holds Python objects, or is not in the byte order of the device")
+        return 1 if dtype.kind == "V" else dtype.alignment
+    fields = [(offset, _alignment(inner)) for inner, offset, *_ in dtype.fields.values()]
+    return 1 if any(offset % each for offset, each in fields) else max((each for _, each in fields), default=1)

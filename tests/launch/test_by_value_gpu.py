@@ -227,18 +227,13 @@ def encode_map(array: Any) -> Any:
     return made
 
 
-@pytest.mark.parametrize("library", ["cuda.bindings", "cuda.core"])
-def test_a_tile_is_copied_by_a_tensor_map(maps: KernelFamily, library: str) -> None:
+def test_a_tile_is_copied_by_a_tensor_map(maps: KernelFamily) -> None:
     import cupy as cp
-    from cuda.core.utils import StridedMemoryView
 
     launcher = maps.launcher(entry="tile")
     array = cp.arange(32 * 64, dtype=np.float32).reshape(32, 64)
     cp.cuda.runtime.deviceSynchronize()
-    if library == "cuda.bindings":
-        descriptor = encode_map(array)
-    else:
-        descriptor = StridedMemoryView.from_any_interface(array, stream_ptr=-1).as_tensor_map(box_dim=(8, 16))
+    descriptor = encode_map(array)
     out = cp.zeros((8, 16), np.float32)
     for _ in range(3):
         launcher(None, 1, 128, descriptor, out, 16, 8)
