@@ -106,7 +106,6 @@ static PyObject *make_lookup(PyObject *Py_UNUSED(module), PyObject *args) {
 
 typedef struct { /* behind what the objects of the class above have */
     vectorcallfunc vectorcall;
-    PyObject *method; /* __call__ */
     PyObject *quick;
     Handles handles;
 } Called;
@@ -126,8 +125,9 @@ static PyObject *called_vectorcall(PyObject *self, PyObject *const *args, size_t
         Py_DECREF(quick);
         if (result != NULL || PyErr_Occurred()) return result;
     }
-    if (called->method == NULL) return no_longer_in_use(); /* cleared with a cycle that it was in */
-    PyObject *method = PyMethod_New(called->method, self);
+    PyObject *function = PyObject_GetAttr((PyObject *)Py_TYPE(self), shared.call);
+    PyObject *method = function == NULL ? NULL : PyMethod_New(function, self);
+    Py_XDECREF(function);
     if (method == NULL) return NULL;
     result = PyObject_Vectorcall(method, args, flags, keywords);
     Py_DECREF(method);
@@ -136,16 +136,8 @@ static PyObject *called_vectorcall(PyObject *self, PyObject *const *args, size_t
 
 /* The bases have no arguments for __new__ and no objects of varying size: make_called_class() refuses others. */
 static PyObject *called_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(keywords)) {
-    PyObject *method = PyObject_GetAttrString((PyObject *)type, "__call__");
-    if (method == NULL) return NULL;
     PyObject *made = type->tp_alloc(type, 0);
-    if (made == NULL) {
-        Py_DECREF(method);
-        return NULL;
-    }
-    Called *called = (Called *)((char *)made + type->tp_vectorcall_offset);
-    called->vectorcall = called_vectorcall;
-    called->method = method;
+    if (made != NULL) ((Called *)((char *)made + type->tp_vectorcall_offset))->vectorcall = called_vectorcall;
     return made;
 }
 
@@ -159,9 +151,8 @@ static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *given)
                       (Py_ssize_t)_Alignof(Called);
     PyMemberDef members[] = {
         {"__vectorcalloffset__", T_PYSSIZET, size + (Py_ssize_t)offsetof(Called, vectorcall), READONLY, NULL},
-        /* Python's own functions for classes with __slots__ visit these two, and clear them before all else. */
+        /* Python's own functions for classes with __slots__ visit this one, and clear it before all else. */
         {"_quick", T_OBJECT_EX, size + (Py_ssize_t)offsetof(Called, quick), 0, NULL},
-        {"_called_method", T_OBJECT_EX, size + (Py_ssize_t)offsetof(Called, method), 0, NULL},
         {"_kernel", T_ULONGLONG, size + (Py_ssize_t)offsetof(Called, handles.kernel), 0, NULL},
         {"_function", T_ULONGLONG, size + (Py_ssize_t)offsetof(Called, handles.function), 0, NULL},
         {"_granted", T_LONG, size + (Py_ssize_t)offsetof(Called, handles.granted), 0, NULL},
@@ -181,9 +172,9 @@ static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *given)
         .slots = slots,
     };
     PyObject *made = PyType_FromSpecWithBases(&spec, given);
-    PyObject *method = made == NULL ? NULL : PyObject_GetAttrString(given, "__call__");
+    PyObject *method = made == NULL ? NULL : PyObject_GetAttr(given, shared.call);
     /* In the place of the wrapper of tp_call, which stays: to set the attribute would make it Python's again. */
-    if (method == NULL || PyDict_SetItemString(((PyTypeObject *)made)->tp_dict, "__call__", method) < 0)
+    if (method == NULL || PyDict_SetItem(((PyTypeObject *)made)->tp_dict, shared.call, method) < 0)
         Py_CLEAR(made);
     else
         PyType_Modified((PyTypeObject *)made);

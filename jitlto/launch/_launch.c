@@ -102,7 +102,7 @@ enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
 
 /* Names that are looked up, and the types; made once, for good. */
 static struct {
-    PyObject *c_contiguous, *data, *dtype, *is_conj, *is_neg, *ptr, *stream_protocol, *quick, *ask_launcher;
+    PyObject *c_contiguous, *data, *dtype, *is_conj, *is_neg, *ptr, *stream_protocol, *quick, *ask_launcher, *call;
     PyObject *shared_memory, *cluster, *cooperative, *programmatic;
     PyTypeObject *signature_type;
 } shared;
@@ -153,12 +153,6 @@ static inline int as_number(PyObject *owned, uint64_t *out) {
     if (!is_number || (value == (uint64_t)-1 && PyErr_Occurred())) return otherwise();
     *out = value;
     return DONE;
-}
-
-/* While a garbage cycle is taken apart, an object of another extension in it may still call what was cleared. */
-static PyObject *no_longer_in_use(void) {
-    PyErr_SetString(PyExc_TypeError, "the object is no longer in use");
-    return NULL;
 }
 
 /* --- attributes: those of extension types are read without being looked up --- */
@@ -561,10 +555,8 @@ static int signature_traverse(PyObject *self, visitproc visit, void *arg) {
 
 static int signature_clear(PyObject *self) {
     Signature *signature = (Signature *)self;
-    /* First: should it be used meanwhile or later, it launches nothing. */
+    /* First: should it be used while a cycle is taken apart, or later, it launches nothing. */
     signature->generation = atomic_load(&generation) - 1;
-    signature->count = 0;
-    atomic_store(&signature->known_count, 0);
     Py_CLEAR(signature->learn_array);
     Py_CLEAR(signature->learn_stream);
     Py_CLEAR(signature->stream_type);
@@ -609,11 +601,9 @@ static int read_parameter(PyObject *row, Parameter *parameter, size_t *end, int 
     if (!PyArg_ParseTuple(row, "iiipiiOOO", &kind, &parameter->size, &alignment, &parameter->is_signed,
                           &parameter->code, &parameter->bits, &dtype, &scalar, &convert))
         return -1;
-    if (kind < POINTER || kind > CONVERTED || parameter->size < 1 || parameter->size > MOST_BYTES ||
-        alignment < 1 || alignment > MOST_BYTES || (alignment & (alignment - 1)) != 0 ||
-        (kind == POINTER && parameter->size != 8) || (kind == INTEGER && parameter->size > 8) ||
-        (kind == FLOAT && parameter->size != 4) || (kind == DOUBLE && parameter->size != 8) ||
-        (kind == BOOLEAN && parameter->size != 1)) {
+    /* A kind has its size from the table of scalars; sizes of other types, and alignments, are a database's. */
+    if (parameter->size < 1 || parameter->size > MOST_BYTES ||
+        alignment < 1 || alignment > MOST_BYTES || (alignment & (alignment - 1)) != 0) {
         PyErr_SetString(PyExc_ValueError, "unsupported parameter");
         return -1;
     }
@@ -698,7 +688,8 @@ static int make_shared(void) {
     struct { PyObject **place; const char *text; } texts[] = {
         {&shared.c_contiguous, "_c_contiguous"}, {&shared.data, "data"}, {&shared.dtype, "dtype"},
         {&shared.is_conj, "is_conj"}, {&shared.is_neg, "is_neg"}, {&shared.ptr, "ptr"},
-        {&shared.quick, "_quick"}, {&shared.ask_launcher, "_ask_launcher"}, {&shared.stream_protocol, "__cuda_stream__"},
+        {&shared.quick, "_quick"}, {&shared.ask_launcher, "_ask_launcher"}, {&shared.call, "__call__"},
+        {&shared.stream_protocol, "__cuda_stream__"},
         {&shared.shared_memory, "shared_memory"}, {&shared.cluster, "cluster"}, {&shared.cooperative, "cooperative"},
         {&shared.programmatic, "programmatic"},
     };

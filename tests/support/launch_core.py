@@ -77,4 +77,4 @@ def use(monkeypatch: pytest.MonkeyPatch, core: ModuleType | None) -> None:
 
 def plain_class(cls: type) -> Any:
     """The class of Python below which the core has made a class, or the class itself."""
-    return cls.__base__ if hasattr(cls, "_called_method") else cls
+    return cls.__base__ if hasattr(cls, "_quick") else cls
