@@ -103,7 +103,8 @@ def build(
             raise _explain_all(scheduler, compiler)
         proofs = Proofs(cache.store if cache else None)
         assemble_binaries(sources, fragments, blobs)
-        known = proofs.key("interfaces", repr(sources.records), scheduler.keys, sorted(blobs))
+        keys = sorted((str(request.key), request.cache_key) for request in scheduler.sources)
+        known = proofs.key("interfaces", repr(sources.records), keys, sorted(blobs))
         planned, users = Planned(), {f.name for f in sources.families if f.interfaces != f.own_interfaces}
         is_known = not shard and known in proofs.find([known])
         interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, users)

@@ -79,11 +79,6 @@ class Scheduler:
                 future.cancel()
 
     @property
-    def keys(self) -> list[tuple[str, str]]:
-        """What was found or compiled, by fragment and key in the cache; sorted, since compiles end in any order."""
-        return sorted((str(request.key), request.cache_key) for request in self.sources)
-
-    @property
     def _is_over(self) -> bool:
         return bool(self.failures) and not self.keep_going
 

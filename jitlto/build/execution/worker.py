@@ -56,9 +56,9 @@ def start(descriptor: str, program: str, shared: str) -> tuple[Connection, int]:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(worker, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
-    with contextlib.suppress(ChildProcessError):
+    with contextlib.suppress(ChildProcessError):  # not for a daemon that it has started
         while True:
-            os.wait()
+            os.waitpid(-worker, 0)
     if status == _AT_END or os.getppid() != int(program):
         shutil.rmtree(shared, ignore_errors=True)
     sys.exit(status if status >= 0 else OF_SIGNAL - status)

@@ -87,6 +87,20 @@ def _leave_busy_process(seconds: float) -> None:
 
 
 @pytest.mark.slow
+def test_a_daemon_that_a_worker_starts_keeps_nobody_waiting() -> None:
+    """As a compiler's cache does, which then lives on."""
+    with ProcessExecutor(1) as pool:
+        daemon: int = pool.submit(_start_daemon).result(timeout=60)
+        begin = time.monotonic()
+    assert time.monotonic() - begin < 10
+    os.kill(daemon, signal.SIGKILL)
+
+
+def _start_daemon() -> int:
+    return subprocess.Popen(["/bin/sleep", "60"], start_new_session=True).pid
+
+
+@pytest.mark.slow
 def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     """A program read from standard input has no ``__main__`` file that a worker could import again."""
     script = "from jitlto.build.execution.workers import ProcessExecutor\n"
