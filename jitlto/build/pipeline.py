@@ -95,19 +95,18 @@ def build(
         if executor is None:
             executor = ProcessExecutor(jobs)
             stack.callback(executor.shutdown, cancel_futures=True)
-        compiler = InterfaceCompiler(executor, cache)
-        scheduler = Scheduler(executor, compiler, cache, observer, begin, keep_going)
+        scheduler = Scheduler(executor, InterfaceCompiler(executor, cache), cache, observer, begin, keep_going)
         fragments, blobs = scheduler.fragments, scheduler.blobs
         scheduler.run(_announce(sources, shard, observer))
         if scheduler.failures:
-            raise _explain_all(scheduler, compiler)
+            raise _explain_all(scheduler)
         proofs = Proofs(cache.store if cache else None)
         assemble_binaries(sources, fragments, blobs)
         keys = sorted((str(request.key), request.cache_key) for request in scheduler.sources)
         known = proofs.key("interfaces", repr(sources.records), keys, sorted(blobs))
         planned, users = Planned(), {f.name for f in sources.families if f.interfaces != f.own_interfaces}
         is_known = not shard and known in proofs.find([known])
-        interfaces = None if is_known else InterfaceProof(scheduler.sources, compiler, users)
+        interfaces = None if is_known else InterfaceProof(scheduler.sources, scheduler.interfaces, users)
         sources.check_settings()
         observer.phase("check")
         advice, records = [*sources.advice, *sources.unknown_defaults()], [*sources.records.values()]
@@ -173,12 +172,12 @@ def _announce(sources: RenderedFamilies, shard: Shard | None, observer: Observer
         yield batch
 
 
-def _explain_all(scheduler: Scheduler, compiler: InterfaceCompiler) -> JitltoError:
+def _explain_all(scheduler: Scheduler) -> JitltoError:
     """Return the failure, or an error that groups several by what their compilers say first."""
     if len(scheduler.failures) == 1 or not scheduler.keep_going:
-        return _explain(*scheduler.failures[0], compiler)
+        return _explain(*scheduler.failures[0], scheduler.interfaces)
     ordered = sorted(scheduler.failures, key=lambda failure: failure[0].key)
-    failures = [(request, _explain(request, error, compiler)) for request, error in ordered]
+    failures = [(request, _explain(request, error, scheduler.interfaces)) for request, error in ordered]
     causes = group_causes(found_in(error, str(r.key), r.rendered.combination) for r, error in failures)
     total = len(failures) + len(scheduler.sources)
     what = f"{len(failures)} of {total} fragments failed, {pluralize(len(causes), 'cause')}"
