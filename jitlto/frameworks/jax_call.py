@@ -21,18 +21,16 @@ from jax.interpreters import mlir
 
 from jitlto.base.errors import OperatorError
 from jitlto.cuda import device
-from jitlto.cuda.libraries import driver
 from jitlto.frameworks.declaration import Backward, Operator
 from jitlto.frameworks.fit import check_call
 from jitlto.frameworks.parts import Array, Call, Launch
 from jitlto.launch.core import extension
+from jitlto.launch.signature import find_functions
 from jitlto.launch.step import make_packing
 
 #: The name under which XLA knows the handler.
 TARGET = "jitlto_launch"
 _VALUE, INPUT, OUTPUT = range(3)  # as in _xla.c
-_FUNCTIONS = (b"cuLaunchKernelEx", b"cuStreamGetCtx", b"cuCtxPushCurrent", b"cuCtxPopCurrent")
-_CUDA = 12000  # the version of these functions
 _MAJOR = 0  # the version of XLA's interface for which the handler is written
 _lock = threading.Lock()
 _registered: dict[str, ModuleType] = {}  # by platform: the module whose handler it is
@@ -45,14 +43,9 @@ class Cuda:
 
     platform, handler_platform = "cuda", "CUDA"
 
-    def functions(self) -> tuple[int, int, int, int]:
-        """Return the addresses of the driver's functions for ``make_xla_handler``.
-
-        All are 0 if the driver lacks one, which makes every launch an error.
-        """
-        found = [driver.cuGetProcAddress(name, _CUDA, 0)[:2] for name in _FUNCTIONS]
-        launch, context, push, pop = (0 if status else int(address) for status, address in found)
-        return (launch, context, push, pop) if launch and context and push and pop else (0, 0, 0, 0)
+    def functions(self) -> Sequence[int]:
+        """Return the addresses of the driver's functions for ``make_xla_handler``."""
+        return find_functions("cuLaunchKernelEx", "cuStreamGetCtx", "cuCtxPushCurrent", "cuCtxPopCurrent")
 
     def prepare(self, launcher: Any, launch: Launch) -> tuple[int, Sequence[int]]:
         """Check a launch configuration, and load the kernel: a capture may not be the first to use it.
@@ -253,7 +246,7 @@ def register(target: Cuda) -> None:
             return
         text = (Path(jax.ffi.include_dir()) / "xla/ffi/api/c_api.h").read_text("utf-8")
         minor = re.search(r"#define XLA_FFI_API_MINOR (\d+)", text)  # XLA refuses a handler of another major version
-        handler = core.make_xla_handler(target.functions(), _MAJOR, int(minor[1]) if minor else 0)
+        handler = core.make_xla_handler(tuple(target.functions()), _MAJOR, int(minor[1]) if minor else 0)
         jax.ffi.register_ffi_target(TARGET, handler, platform=target.handler_platform)
         _registered[target.platform] = core
 

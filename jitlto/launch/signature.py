@@ -19,7 +19,7 @@ from jitlto.launch.step import make_packing
 
 # DLDataTypeCode (dlpack.h) by NumPy's letter, and that of bfloat16.
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6, "bfloat16": 4}
-_CUDA = 12000  # the version of cuLaunchKernelEx that is asked for: that of the oldest CUDA that jitlto supports
+_CUDA = 12000  # the version of functions that are asked for: that of the oldest CUDA that jitlto supports
 
 
 def core_signature(signature: tuple[Parameter, ...]) -> object:
@@ -31,14 +31,19 @@ def core_signature(signature: tuple[Parameter, ...]) -> object:
 @cache
 def make_signature(core: ModuleType, signature: tuple[Parameter, ...]) -> object:
     """Return the core's object for a signature; None if the driver has no such launches, or it is too long."""
-    addresses = [driver.cuGetProcAddress(name, _CUDA, 0)[:2] for name in (b"cuLaunchKernelEx", b"cuStreamIsCapturing")]
-    launch, is_capturing = (0 if status else int(address) for status, address in addresses)
+    launch, is_capturing = find_functions("cuLaunchKernelEx", "cuStreamIsCapturing")
     parts = zip(signature, make_packing(signature).converters, strict=True)
     rows = tuple(_describe(core, parameter, convert) for parameter, convert in parts)
     try:
         return core.make_signature(rows, launch, is_capturing, stream_handle(None), Stream, _learn_array, _learn_stream)
     except ValueError:
         return None
+
+
+def find_functions(*names: str) -> list[int]:
+    """Return the addresses of functions of the driver; 0 of one that it lacks."""
+    found = (driver.cuGetProcAddress(name.encode(), _CUDA, 0)[:2] for name in names)
+    return [0 if status else int(address) for status, address in found]
 
 
 def _describe(core: ModuleType, parameter: Parameter, converter: Converter) -> tuple[Any, ...]:
