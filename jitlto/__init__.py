@@ -33,31 +33,23 @@ if TYPE_CHECKING:
     from jitlto.source.load import family as family
     from jitlto.source.load import load as load
 
-_EXPORTS = {
-    "Array": "jitlto.frameworks.parts",
-    "Backward": "jitlto.frameworks.declaration",
-    "Flag": "jitlto.frameworks.parts",
-    "FragmentDatabase": "jitlto.database",
-    "FragmentKey": "jitlto.record.fragment",
-    "JitltoError": "jitlto.base.errors",
-    "KernelFamily": "jitlto.runtime.family",
-    "Launch": "jitlto.frameworks.parts",
-    "Launcher": "jitlto.launch.launcher",
-    "LinkWarning": "jitlto.base.log",
-    "Operator": "jitlto.frameworks.declaration",
-    "Output": "jitlto.frameworks.parts",
-    "Plan": "jitlto.plan.plan",
-    "Planner": "jitlto.plan.planner",
-    "Scalar": "jitlto.frameworks.parts",
-    "Seam": "jitlto.frameworks.parts",
-    "Slot": "jitlto.launch.step",
-    "family": "jitlto.source.load",
-    "jax_call": "jitlto.frameworks.bindings",
-    "load": "jitlto.source.load",
-    "sequence": "jitlto.launch.sequence",
-    "torch_fusion": "jitlto.frameworks.bindings",
-    "torch_operator": "jitlto.frameworks.bindings",
+_NAMES = {
+    "jitlto.base.errors": ("JitltoError",),
+    "jitlto.base.log": ("LinkWarning",),
+    "jitlto.database": ("FragmentDatabase",),
+    "jitlto.frameworks.bindings": ("jax_call", "torch_fusion", "torch_operator"),
+    "jitlto.frameworks.declaration": ("Backward", "Operator"),
+    "jitlto.frameworks.parts": ("Array", "Flag", "Launch", "Output", "Scalar", "Seam"),
+    "jitlto.launch.launcher": ("Launcher",),
+    "jitlto.launch.sequence": ("sequence",),
+    "jitlto.launch.step": ("Slot",),
+    "jitlto.plan.plan": ("Plan",),
+    "jitlto.plan.planner": ("Planner",),
+    "jitlto.record.fragment": ("FragmentKey",),
+    "jitlto.runtime.family": ("KernelFamily",),
+    "jitlto.source.load": ("family", "load"),
 }
+_EXPORTS = {name: home for home, names in _NAMES.items() for name in names}
 __all__ = [*_EXPORTS, "__version__"]
 
 
