@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jitlto.base.cached import cached_property
 from jitlto.base.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -144,12 +143,6 @@ class Launch:
     shared_memory: int = 0
     cluster: Extent | None = None
     cooperative: bool = False
-
-    @cached_property
-    def attributes(self) -> dict[str, Any]:
-        """Those of its attributes that are not the default ones."""
-        given = {"shared_memory": self.shared_memory, "cluster": self.cluster, "cooperative": self.cooperative}
-        return {name: value for name, value in given.items() if value}
 
 
 @dataclass(frozen=True)

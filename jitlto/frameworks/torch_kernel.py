@@ -235,8 +235,10 @@ class Implementation:
         ]
         known: tuple[Any, ...] = makers, None, (), None
         if made.launch is not None:
-            launch = partial(operator.launcher(made), **made.launch.attributes)
-            values = (made.launch.grid, made.launch.block, *(value for _, value in made.parameters))
+            how = {name: value for name, value in vars(made.launch).items() if value}  # defaults take time to read
+            extents = how.pop("grid"), how.pop("block")
+            launch = partial(operator.launcher(made), **how)
+            values = (*extents, *(value for _, value in made.parameters))
             first, numbered = 1 + len(values), enumerate(made.parameters, 3)
             if made.sources:
                 choose: Callable[[tuple[Any, ...]], Any] = partial(self._choose, made.parameters, first)

@@ -91,7 +91,7 @@ class Pointer:
         if hasattr(argument, "is_conj"):
             return _pack_address(self._read_tensor(argument))
         try:
-            shown = show_array(argument)
+            shown = argument.__cuda_array_interface__
         except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal, such as of a dtype
             return _pack_address(self._read_other(argument))
         try:
@@ -185,11 +185,6 @@ class Pointer:
         plain = "a plain array that shares its memory, or its address"
         hint = f"pass {'tensor.detach()' if getattr(argument, 'requires_grad', False) else plain}"
         return argument_error(self.parameter, "export", what, hint)
-
-
-def show_array(array: Any) -> Any:
-    """Return what the CUDA Array Interface shows of an array; raise an error if it has none."""
-    return array.__cuda_array_interface__
 
 
 def is_cupy(kind: type) -> bool:
@@ -395,7 +390,12 @@ def _check_layout(parameter: Parameter, is_vector: bool, kind: Any) -> None:
     lowest = 1 if parameter.alignment > 8 else parameter.alignment
     what = ""
     try:
-        size, alignment = _measure(kind)
+        if isinstance(kind, np.dtype):
+            size, alignment = kind.itemsize, _alignment(kind)
+        else:
+            with suppress(TypeError, NotImplementedError):  # bit fields, typed pointers, base classes
+                _alignment(np.dtype(kind))
+            size, alignment = ctypes.sizeof(kind), ctypes.alignment(kind)
         if size != parameter.size:
             what = f"{name} has {size} bytes, {parameter.type} has {parameter.size}"
         elif not (is_vector or parameter.type in _DESCRIPTORS or lowest <= alignment <= parameter.alignment):
@@ -407,17 +407,12 @@ def _check_layout(parameter: Parameter, is_vector: bool, kind: Any) -> None:
         raise argument_error(parameter, "layout", what, hint)
 
 
-def _measure(kind: Any) -> tuple[int, int]:
-    """Return size and alignment of a type of ctypes or NumPy; ValueError if no kernel could read it."""
-    if isinstance(kind, np.dtype):
-        return kind.itemsize, _alignment(kind)
-    with suppress(TypeError, NotImplementedError):  # bit fields, typed pointers, base classes
-        _alignment(np.dtype(kind))
-    return ctypes.sizeof(kind), ctypes.alignment(kind)
-
-
 def _alignment(dtype: np.dtype[Any]) -> int:
-    """Return the alignment that the fields of a dtype have, whether it was made with ``align`` or not."""
+    """Return the alignment that the fields of a dtype have, whether it was made with ``align`` or not.
+
+    Raises:
+        ValueError: If no kernel could read it.
+    """
     if dtype.subdtype is not None:
         return _alignment(dtype.subdtype[0])
     if dtype.fields is None:

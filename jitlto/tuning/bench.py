@@ -8,7 +8,6 @@ from typing import Any
 
 from jitlto.base.errors import LaunchError
 from jitlto.cuda import device, libraries
-from jitlto.launch.arguments import show_array
 from jitlto.tuning.search import Launch
 
 # Seconds between two events: the resolution is half a microsecond, and a graph begins some five after the first event,
@@ -116,7 +115,7 @@ class Bench:
 
 def _extent(array: Any) -> tuple[int, int]:
     """Return the address of a contiguous device array, and its size in bytes."""
-    described = show_array(array)
+    described = array.__cuda_array_interface__
     if described.get("strides") is not None:
         raise TypeError("an array of results must be contiguous")
     return int(described["data"][0]), prod(described["shape"]) * int(described["typestr"][2:])

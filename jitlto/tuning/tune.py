@@ -11,7 +11,6 @@ import numpy as np
 
 from jitlto.base.errors import PlanError, TuningError
 from jitlto.cuda import device
-from jitlto.launch.arguments import show_array
 from jitlto.link.parallel import run_parallel
 from jitlto.record.tuning import Variant
 from jitlto.tuning import wisdom_file
@@ -96,7 +95,7 @@ def tune(
 
 def _agree(array: Any, one: bytes, other: bytes, tolerance: float) -> bool:
     """Return whether numbers differ by no more than the tolerance, relative to the larger of two."""
-    kind = str(show_array(array)["typestr"])
+    kind = str(array.__cuda_array_interface__["typestr"])
     if tolerance == 0 or kind[1] not in "fc":
         return False
     a, b = (np.frombuffer(data, np.dtype(kind)).astype("c16" if kind[1] == "c" else "f8") for data in (one, other))
