@@ -121,7 +121,7 @@ typedef struct {
     uintptr_t default_stream;
     unsigned generation;
     PyObject *learn_array, *learn_stream, *stream_type;
-    PyObject *rows, *kept; /* a tuple and a list of what parameters and known refer to */
+    PyObject *kept; /* a list of what these, the parameters and known refer to */
     Known known[MOST_TYPES];
     atomic_int known_count; /* rows are only added, and counted when they are complete */
     size_t size;   /* of the arguments */
@@ -545,10 +545,6 @@ static inline int launch(Signature *signature, Handles *handles, PyObject *const
 static int signature_traverse(PyObject *self, visitproc visit, void *arg) {
     Signature *signature = (Signature *)self;
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(signature->learn_array);
-    Py_VISIT(signature->learn_stream);
-    Py_VISIT(signature->stream_type);
-    Py_VISIT(signature->rows);
     Py_VISIT(signature->kept);
     return 0;
 }
@@ -557,10 +553,6 @@ static int signature_clear(PyObject *self) {
     Signature *signature = (Signature *)self;
     /* First: should it be used while a cycle is taken apart, or later, it launches nothing. */
     signature->generation = atomic_load(&generation) - 1;
-    Py_CLEAR(signature->learn_array);
-    Py_CLEAR(signature->learn_stream);
-    Py_CLEAR(signature->stream_type);
-    Py_CLEAR(signature->rows);
     Py_CLEAR(signature->kept);
     return 0;
 }
@@ -641,19 +633,18 @@ static PyObject *make_signature(PyObject *Py_UNUSED(module), PyObject *args) {
     signature->is_capturing = (CaptureFunction)(uintptr_t)is_capturing;
     signature->default_stream = (uintptr_t)default_stream;
     signature->generation = atomic_load(&generation);
-    signature->learn_array = Py_NewRef(learn_array);
-    signature->learn_stream = Py_NewRef(learn_stream);
-    signature->stream_type = Py_NewRef(stream_type);
-    signature->rows = Py_NewRef(rows);
-    signature->kept = PyList_New(0);
+    signature->learn_array = learn_array;
+    signature->learn_stream = learn_stream;
+    signature->stream_type = stream_type;
+    signature->kept = Py_BuildValue("[OOOO]", rows, learn_array, learn_stream, stream_type);
     signature->is_buffer = count > 0;
-    for (; signature->count < count; signature->count++) {
-        if (signature->kept == NULL ||
-            read_parameter(PyTuple_GET_ITEM(rows, signature->count), &signature->parameters[signature->count],
-                           &signature->size, &signature->is_buffer) < 0) {
-            Py_DECREF(signature);
-            return NULL;
-        }
+    int is_made = signature->kept != NULL;
+    for (; is_made && signature->count < count; signature->count++)
+        is_made = read_parameter(PyTuple_GET_ITEM(rows, signature->count), &signature->parameters[signature->count],
+                                 &signature->size, &signature->is_buffer) == 0;
+    if (!is_made) {
+        Py_DECREF(signature);
+        return NULL;
     }
     PyObject_GC_Track(signature);
     return (PyObject *)signature;

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jitlto.base.types import Parameter, Scalar, find_scalar
+from jitlto.base.types import Parameter, find_scalar
 from jitlto.cuda.device import is_own, stream_handle
 from jitlto.cuda.libraries import Stream, driver
 from jitlto.launch.arguments import Converter, is_cupy, pointed_type
@@ -51,11 +51,11 @@ def _describe(core: ModuleType, parameter: Parameter, converter: Converter) -> t
     target = pointed_type(parameter)
     if target is not None:
         known = find_scalar(target)
-        dlpack = (0, 0) if known is None else _dlpack_type(known)
-        dtype: object = None if known is None else NotImplemented  # as no NumPy dtype stands for bfloat16
-        if known is not None and known.typestr != "bfloat16":
-            dtype = np.dtype(known.typestr)
-        return (core.POINTER, 8, 8, False, *dlpack, dtype, None, converter)
+        if known is None:
+            return (core.POINTER, 8, 8, False, 0, 0, None, None, converter)
+        dtype = NotImplemented if known.typestr == "bfloat16" else np.dtype(known.typestr)  # no dtype stands for it
+        code = _CODES.get(known.typestr) or _CODES[known.typestr[0]]
+        return (core.POINTER, 8, 8, False, code, 8 * known.size, dtype, None, converter)
     known = find_scalar(parameter.type.strip())
     kind, size, scalar = core.CONVERTED, parameter.size, None
     if known is not None and known.typestr != "bfloat16":
@@ -69,11 +69,6 @@ def _describe(core: ModuleType, parameter: Parameter, converter: Converter) -> t
             scalar = np.dtype(known.typestr).type
     signed = known is not None and known.typestr[0] == "i"
     return (kind, size, parameter.alignment, signed, 0, 0, None, scalar, converter)
-
-
-def _dlpack_type(scalar: Scalar) -> tuple[int, int]:
-    """Return the code and the bits of a type as DLPack has them."""
-    return _CODES.get(scalar.typestr) or _CODES[scalar.typestr[0]], 8 * scalar.size
 
 
 def _learn_array(array: Any) -> object:
