@@ -10,7 +10,6 @@ import tempfile
 import threading
 import time
 import warnings
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -138,9 +137,10 @@ def test_sockets_are_closed_also_that_to_a_process_that_was_killed() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
         with ProcessExecutor(1) as pool:
-            os.kill(pool.submit(os.getppid).result(timeout=60), signal.SIGKILL)
-            with suppress(WorkerDied):  # it may not have ended yet
-                pool.submit(os.getpid).result(timeout=60)
+            worker, parent = (pool.submit(each).result(timeout=60) for each in (os.getpid, os.getppid))
+            os.kill(parent, signal.SIGKILL)
+            while alive(worker):  # which ends with its parent
+                time.sleep(0.01)
             assert pool.submit(pow, 2, 8).result(timeout=60) == 256
         del pool
         gc.collect()
