@@ -258,12 +258,9 @@ def describe_call(
     places: Mapping[Any, tuple[int, int]],
     scalars: Sequence[Any],
 ) -> np.ndarray[Any, Any]:
-    """Return the words of a call, and let XLA find its kernel.
+    """Return the words of a call that launches something, and let XLA find its kernel.
 
     Args:
-        target: Where it runs.
-        launcher: The kernel.
-        call: The call; it launches something.
         places: For each array of the call where it is found: among inputs or results, and its place there.
         scalars: The value of each argument that is a number.
 

@@ -71,12 +71,7 @@ def pointed_type(parameter: Parameter) -> str | None:
 
 
 class Pointer:
-    """Conversion of arrays, buffers and addresses for a pointer.
-
-    Args:
-        parameter: The pointer.
-        target: The type that it points to.
-    """
+    """Conversion of arrays, buffers and addresses for a pointer to a type."""
 
     def __init__(self, parameter: Parameter, target: str) -> None:
         known = find_scalar(target)

@@ -28,11 +28,7 @@ class RejectedError(Exception):
 
 
 class Launch:
-    """One of the launches, and memory with the present values of its arguments.
-
-    Args:
-        step: Its description.
-        args: The arguments, with those of slots.
+    """One of the launches, and memory with the present values of its arguments, those of slots too.
 
     Raises:
         ArgumentError, LaunchError: As ``launcher(...)``.
@@ -186,11 +182,8 @@ class LaunchSequence:
 class LaunchGraph:
     """Launches that run one after the other, as a CUDA graph whose arguments can be replaced.
 
-    Not synchronised: CUDA allows one thread at a time to use a graph.
-
-    Args:
-        launches: The launches.
-        stream: Where the graph is transferred to the device, as the first launch of it would do otherwise.
+    Not synchronised: CUDA allows one thread at a time to use a graph. It is transferred to the device in a stream, as
+    its first launch would do otherwise.
 
     Raises:
         RejectedError: If the driver rejects one of the launches, or the graph.

@@ -93,11 +93,7 @@ class Step(Frozen):
 
 
 class Packing:
-    """How the arguments of kernels with one signature are converted, and where their values lie in memory.
-
-    Args:
-        signature: The parameters.
-    """
+    """How the arguments of kernels with one signature are converted, and where their values lie in memory."""
 
     def __init__(self, signature: tuple[Parameter, ...]) -> None:
         self.signature = signature

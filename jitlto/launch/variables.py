@@ -37,12 +37,9 @@ class Variable:
 
 
 def find_variable(launcher: Any, library: Any, name: str) -> Variable:
-    """Return a variable in the current context; see :meth:`jitlto.Launcher.variable`.
+    """Return a variable in the current context; ``library`` is the driver's handle of the launcher's code.
 
-    Args:
-        launcher (Launcher): The launcher.
-        library: The driver's handle of its code.
-        name: In C++, or mangled.
+    See :meth:`jitlto.Launcher.variable`.
     """
     names = {each: _UNNAMED.sub("", demangle(each)) for each in sorted(read_variables(launcher.cubin))}
     wanted = _UNNAMED.sub("", name)
