@@ -65,11 +65,6 @@ typedef struct { /* of arguments and of results */
 } XlaValues;
 
 typedef struct {
-    const char *text;
-    size_t length;
-} XlaSpan;
-
-typedef struct {
     int type;
     size_t size;
     const int64_t *data;
@@ -79,7 +74,7 @@ typedef struct {
     XLA_HEAD
     int64_t size;
     int *types;
-    XlaSpan **names;
+    void *names;
     void **values;
 } XlaAttributes;
 
@@ -139,14 +134,10 @@ static void *xla_error(const XlaFrame *frame, int code, const char *message) {
     return frame->api->create_error(&error);
 }
 
+/* Its only attribute; NULL if that is none. */
 static const XlaArray *find_call(const XlaAttributes *attributes) {
-    for (int64_t i = 0; i < attributes->size; i++) {
-        const XlaSpan *name = attributes->names[i];
-        const XlaArray *array = attributes->values[i];
-        if (name->length == 4 && memcmp(name->text, "call", 4) == 0 && attributes->types[i] == XLA_ARRAY)
-            return array->type == XLA_INT64 && array->size >= SOURCES ? array : NULL;
-    }
-    return NULL;
+    const XlaArray *array = attributes->size == 1 && attributes->types[0] == XLA_ARRAY ? attributes->values[0] : NULL;
+    return array != NULL && array->type == XLA_INT64 && array->size >= SOURCES ? array : NULL;
 }
 
 /* A kernel is launched in the current context, which may not be that of the stream, or none. */

@@ -87,16 +87,16 @@ class Xla:
         self._kept.append(np.frombuffer(bytes(data), np.uint8).copy())
         return int(self._kept[-1].ctypes.data)
 
-    def call(self, call: Any, name: bytes = b"call", stage: int = _EXECUTE) -> str:
+    def call(self, call: Any, attributes: int = 1, stage: int = _EXECUTE) -> str:
         """Call the handler with two arrays and one result; return its error."""
         ints, buffer = self.words(1 | 1 << 32, 1), lambda data: self.words(0, 0, 11, data, 0, 0)
         array = self.words(_INT64, len(call), self.bytes(np.asarray(call, np.int64).tobytes() + b" "))
-        attributes = (1, ints, self.words(self.words(self.bytes(name), len(name))), self.words(array))
+        given = (attributes, ints, 0, self.words(array))
         api = [ctypes.cast(each, ctypes.c_void_p).value or 0 for each in self._api]
         table = self.words(0, 0, 0, 0, 0, 0, api[0], 0, 0, 0, api[1])
         arguments = (0, 0, 2, ints, self.words(buffer(0x100), buffer(0x200)))
         results = (0, 0, 1, ints, self.words(buffer(0x300)))
-        error = self.handler(self.words(0, 0, table, 0, stage, *arguments, *results, 0, 0, *attributes))
+        error = self.handler(self.words(0, 0, table, 0, stage, *arguments, *results, 0, 0, *given))
         return self.errors[error - 1][0] if error else ""
 
 
@@ -181,8 +181,8 @@ def test_a_malformed_call_launches_nothing(xla: Xla, wrong: Callable[[], list[in
     assert not xla.launches
 
 
-def test_another_attribute_or_an_unknown_kernel_launches_nothing(xla: Xla) -> None:
-    assert "malformed" in xla.call(call(), name=b"cal")
+def test_more_attributes_or_an_unknown_kernel_launches_nothing(xla: Xla) -> None:
+    assert "malformed" in xla.call(call(), attributes=2)
     assert "not loaded" in xla.call(call(digest=bytes(32)))
     assert not xla.launches
 
