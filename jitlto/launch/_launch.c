@@ -255,7 +255,8 @@ static inline int pack_cupy(Known *known, Parameter *parameter, PyObject *argume
     PyObject *address = Py_IS_TYPE(value, known->data_type) ? read_attribute(&known->ptr, value)
                                                             : PyObject_GetAttr(value, known->ptr.name);
     Py_DECREF(value);
-    return as_number(address, out);
+    int result = as_number(address, out);
+    return result == DONE && *out == 0 ? OTHERWISE : result; /* 0 is only right if the array is empty */
 }
 
 static int is_contiguous(int64_t dim, const int64_t *sizes, const int64_t *strides, uint64_t *count) { /* of elements */
@@ -314,18 +315,6 @@ static int pack_converted(Parameter *parameter, PyObject *argument, char *out) {
     return result;
 }
 
-static inline int pack_known(Known *known, Parameter *parameter, PyObject *argument, char *out) {
-    uint64_t address = 0;
-    int result = OTHERWISE;
-    if (known->way == DLPACK)
-        result = pack_dlpack(known, parameter, argument, &address);
-    else if (known->way == CUPY)
-        result = pack_cupy(known, parameter, argument, &address);
-    if (known->way == CUPY && address == 0) return OTHERWISE; /* only right if the array is empty */
-    if (result == DONE) memcpy(out, &address, 8);
-    return result;
-}
-
 static int pack_pointer(Signature *signature, Parameter *parameter, PyObject *argument, char *out) {
     if (argument == Py_None) {
         memset(out, 0, 8);
@@ -333,8 +322,13 @@ static int pack_pointer(Signature *signature, Parameter *parameter, PyObject *ar
     }
     if (!PyLong_CheckExact(argument)) {
         Known *known = find_known(signature, Py_TYPE(argument));
+        uint64_t address = 0;
         int result = known != NULL ? DONE : learn(signature, signature->learn_array, argument, &known);
-        if (result == DONE) result = pack_known(known, parameter, argument, out);
+        if (result == DONE)
+            result = known->way == DLPACK ? pack_dlpack(known, parameter, argument, &address)
+                     : known->way == CUPY ? pack_cupy(known, parameter, argument, &address)
+                                          : OTHERWISE;
+        if (result == DONE) memcpy(out, &address, 8);
         if (result != OTHERWISE) return result;
     }
     return pack_converted(parameter, argument, out); /* of another library, or one that does not fit */
@@ -448,23 +442,23 @@ static inline int read_stream(Signature *signature, PyObject *stream, void **out
     return result;
 }
 
-static inline int read_extent(PyObject *number, unsigned int *out) {
+static inline int read_size(PyObject *number, int lowest, unsigned int *out) {
     if (!PyLong_CheckExact(number)) return OTHERWISE;
     int overflow;
     long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
-    if (overflow || value < 1 || value > INT32_MAX) return otherwise();
+    if (overflow || value < lowest || value > INT32_MAX) return otherwise();
     *out = (unsigned int)value;
     return DONE;
 }
 
 static inline int read_extents(PyObject *extents, unsigned int *out) {
     out[0] = out[1] = out[2] = 1;
-    if (PyLong_CheckExact(extents)) return read_extent(extents, out);
+    if (PyLong_CheckExact(extents)) return read_size(extents, 1, out);
     if (!PyTuple_CheckExact(extents)) return OTHERWISE;
     Py_ssize_t count = PyTuple_GET_SIZE(extents);
     if (count < 1 || count > 3) return OTHERWISE;
     for (Py_ssize_t i = 0; i < count; i++) {
-        int result = read_extent(PyTuple_GET_ITEM(extents, i), &out[i]);
+        int result = read_size(PyTuple_GET_ITEM(extents, i), 1, &out[i]);
         if (result != DONE) return result;
     }
     return DONE;
@@ -475,11 +469,8 @@ static int read_keywords(PyObject *const *values, PyObject *keywords, unsigned i
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keywords); i++) {
         PyObject *name = PyTuple_GET_ITEM(keywords, i), *value = values[i];
         if (name == shared.shared_memory) { /* names in a program are interned */
-            if (!PyLong_CheckExact(value)) return OTHERWISE;
-            int overflow;
-            long long size = PyLong_AsLongLongAndOverflow(value, &overflow);
-            if (overflow || size < 0 || size > INT32_MAX) return otherwise();
-            *shared_memory = (unsigned int)size;
+            int result = read_size(value, 0, shared_memory);
+            if (result != DONE) return result;
         } else if (name == shared.cluster ? value != Py_None
                    : name == shared.cooperative || name == shared.programmatic ? value != Py_False
                                                                                : 1) {
