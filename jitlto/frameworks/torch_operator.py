@@ -88,12 +88,7 @@ def declared(qualname: str) -> Operator | None:
 
 
 def schema(operator: Operator, overload: str = "") -> str:
-    """Return an operator's schema in PyTorch's notation, without its namespace.
-
-    Args:
-        operator: The declaration.
-        overload: Empty, or a dot and the name of that which takes floats as tensors.
-    """
+    """Return an operator's schema in PyTorch's notation, without its namespace; the overload's name has a dot."""
     texts = []
     for number, argument in enumerate(operator.arguments):
         text = f"{_type(number, argument, overload)} {argument.name}"

@@ -150,10 +150,7 @@ class Launcher(Shared):
     ) -> None:
         """Have a better kernel linked behind the launches; it takes the place of the one in use.
 
-        Args:
-            link: Returns it.
-            warn_of: Issues what nvJitLink warned of.
-            events: Told of the exchange.
+        ``warn_of`` issues what nvJitLink warned of.
         """
         from jitlto.link.behind import Behind  # imported lazily: few kernels have two tiers
 
