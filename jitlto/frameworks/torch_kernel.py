@@ -235,9 +235,9 @@ class Implementation:
         ]
         known: tuple[Any, ...] = makers, None, (), None
         if made.launch is not None:
-            how = {name: value for name, value in vars(made.launch).items() if value}  # defaults take time to read
+            how = dict(vars(made.launch))
             extents = how.pop("grid"), how.pop("block")
-            launch = partial(operator.launcher(made), **how)
+            launch = partial(operator.launcher(made), **{name: value for name, value in how.items() if value})
             values = (*extents, *(value for _, value in made.parameters))
             first, numbered = 1 + len(values), enumerate(made.parameters, 3)
             if made.sources:

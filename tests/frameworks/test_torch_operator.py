@@ -4,6 +4,7 @@ import io
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,17 @@ def test_an_operator_computes_what_its_kernel_does(world: World) -> None:
     values, counts = world.reduce_rows(x, None, "largest")
     assert values.tolist() == x.max(1).values.tolist()
     assert counts.tolist() == [6] * 4
+
+
+def test_a_launch_has_the_configuration_that_is_declared_right_or_wrong(world: World) -> None:
+    for launch, attributes in (
+        (Launch(2, 0), {}),
+        (Launch((2, 1), 32, 64, cooperative=True), {"shared_memory": 64, "cooperative": True}),
+    ):
+        torch_operator(replace(world.declared["square"], launch=lambda _, launch=launch: launch, backward=None))
+        getattr(torch.ops, world.namespace).square(rows())
+        *_, grid, block, _, given = world.family.launches[-1]
+        assert (grid, block, given) == (launch.grid, launch.block, attributes)
 
 
 def test_an_optional_array_may_be_left_out(world: World) -> None:
