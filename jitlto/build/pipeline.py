@@ -87,7 +87,7 @@ def build(
         JitltoError: The first failure; a BuildError for several.
     """
     begin, output, observer = time.perf_counter(), Path(output), observer or Observer()
-    _check_arguments(output, executor, cache, shard)
+    _check_arguments(output, jobs, executor, cache, shard)
     observer.phase("render")
     sources = families if isinstance(families, RenderedFamilies) else RenderedFamilies(families)
     sources = _select(sources, only) if only else sources
@@ -134,7 +134,10 @@ def build(
     return BuildReport(*made, scheduler.compiled, seconds, use)
 
 
-def _check_arguments(output: Path, executor: Executor | None, cache: Cache | None, shard: Shard | None) -> None:
+def _check_arguments(
+    output: Path, jobs: int | None, executor: Executor | None, cache: Cache | None, shard: Shard | None
+) -> None:
+    check_type(jobs, (int, NoneType), "jobs must be a number of processes")  # NaN would start none
     for value, expected in ((executor, Executor), (cache, Cache), (shard, Shard)):
         check_type(value, (expected, NoneType), f"expected a {expected.__name__}")
     if not output.parent.is_dir():

@@ -27,7 +27,6 @@ from typing import Any, TypeVar
 
 from jitlto.base.errors import BuildError
 from jitlto.base.files import no_temporary_directory
-from jitlto.base.text import check_type
 from jitlto.build.execution import worker
 from jitlto.link.parallel import default_workers
 from jitlto.record.headers import HeaderSet, digest_content, digest_headers
@@ -96,7 +95,6 @@ class ProcessExecutor(Executor):
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        check_type(workers, (int, type(None)), "jobs must be a number of processes")  # NaN would start none
         self._threads = ThreadPoolExecutor(workers or default_workers(_BYTES_PER_JOB))
         self._own = threading.local()  # the idle worker of a thread
         self._lock = threading.RLock()  # of what follows
