@@ -79,7 +79,8 @@ def link_alone(ltoir: bytes, declared: CompiledSource | Module, target: Architec
     """Link the LTO-IR of one fragment, in a fatbin, and return code and limits of each function and its data, sorted.
 
     A small module of PTX refers to all that the fragment provides, so that nothing is dropped, and defines what it
-    requires. Functions that the fragment requires are therefore called, not inlined.
+    requires. Functions that the fragment requires are therefore called, not inlined. Variables in shared memory, to
+    which another module cannot refer, are kept by the kernels that use them.
 
     Raises:
         LinkError: If it does not link, such as because it does not define what it should provide.
@@ -98,7 +99,8 @@ def link_alone(ltoir: bytes, declared: CompiledSource | Module, target: Architec
 
 
 def _make_stub(declared: CompiledSource | Module) -> str:
-    used = [symbol for symbol in declared.provides if symbol.kind is not SymbolKind.KERNEL]
+    others = [symbol for symbol in declared.provides if symbol.kind is not SymbolKind.KERNEL]
+    used = [symbol for symbol in others if not symbol.layout.startswith("shared ")]
     lines = [f".version {declared.isa}", f".target {declared.target.sm}", ".address_size 64"]
     lines += [f".extern {declare(symbol)};" for symbol in used]
     lines += [f".visible {define(symbol)}" for symbol in declared.requires]

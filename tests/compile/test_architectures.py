@@ -49,6 +49,15 @@ def test_values_and_launch_bounds_are_compared_too(text: str) -> None:
     assert architectures(text) == [75, 89]
 
 
+def test_a_kernel_with_variables_in_shared_memory_is_compared_for_its_cubins() -> None:
+    text = """template <typename T> __global__ void k(T* x) {
+      __shared__ T all[32]; all[threadIdx.x] = x[threadIdx.x]; __syncthreads(); x[threadIdx.x] = all[0] / (%s);
+    }
+    template __global__ void k(int*);"""
+    assert architectures(text % "__CUDA_ARCH__ >= 890 ? 5 : 5", 90) == [75]
+    assert architectures(text % "__CUDA_ARCH__ >= 890 ? 3 : 5", 90) == [75, 89]
+
+
 def test_each_architecture_of_cubins_is_compared() -> None:
     text = "__device__ int f(int x) { return x / (__CUDA_ARCH__ == 890 ? 3 : 5); }"
     assert architectures(text, 80) == [75]
