@@ -22,12 +22,18 @@ struct access_word<16> { using type = uint4; };
 // Exact.
 __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ float widen(__half x) { return __half2float(x); }
-__device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float widen(__nv_bfloat16 x) {
+  return __uint_as_float(static_cast<unsigned int>(__bfloat16_as_ushort(x)) << 16);
+}
 
-// Rounded to nearest if the stored type is narrower.
+// Rounded to nearest if the stored type is narrower: of bfloat16 by integers, as no instruction does on every
+// architecture, so that the same code is for all.
 __device__ __forceinline__ void narrow(float& stored, float x) { stored = x; }
 __device__ __forceinline__ void narrow(__half& stored, float x) { stored = __float2half_rn(x); }
-__device__ __forceinline__ void narrow(__nv_bfloat16& stored, float x) { stored = __float2bfloat16_rn(x); }
+__device__ __forceinline__ void narrow(__nv_bfloat16& stored, float x) {
+  const unsigned int bits = __float_as_uint(x), rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  stored = __ushort_as_bfloat16(x == x ? rounded : 0x7fff);
+}
 
 // Whether numbers from here on can be accessed V at a time. Arrays may begin at any of their numbers.
 template <int V, typename T>

@@ -35,7 +35,9 @@ _SHIM: Final = r"""
 #define __shared__ static
 static dim3 blockIdx, gridDim, threadIdx;
 template <typename T> T __ldg(const T* address) { return *address; }
-inline float __int_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+inline float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+inline float __int_as_float(int bits) { return __uint_as_float(bits); }
+inline unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 inline unsigned long long min(unsigned long long a, unsigned long long b) { return a < b ? a : b; }
