@@ -30,6 +30,7 @@ class Launch:
             return cls(0, 256, veclen)
         lanes = 256 // -(-vectors // tiles)
         sets = -(-rows // lanes)
-        # Several sets of rows for a block where there are blocks enough for large devices all the same.
+        # Several sets of rows for a block where there are blocks enough for large devices all the same. Rows of a few
+        # sets may be long, and all blocks share them.
         share = max(1, min(8, sets * tiles // 4096))
-        return cls(-(-sets // share) * tiles, 256, veclen)
+        return cls(max(-(-sets // share), min(rows, -(-1024 // tiles))) * tiles, 256, veclen)

@@ -10,8 +10,8 @@ namespace segment_reduce {
 // where warps do: so few threads are left over, whatever the width.
 //
 //   launch   vectors = width / V; tiles = ceil(vectors / 32); columns = ceil(vectors / tiles); lanes = 256 / columns
-//            grid = tiles * n in one dimension, with n from 1 to ceil(rows / lanes): a block takes a set of `lanes`
-//            rows, and every n-th after it. Offsets of the next set are read ahead; a few thousand blocks balance.
+//            grid = tiles * n in one dimension, with any n: a block takes a set of `lanes` rows, and every n-th after
+//            it. Offsets of the next set are read ahead; a few thousand blocks balance, and a thousand share long rows.
 //            block = 256; no dynamic shared memory
 template <int V>
 struct place {
@@ -35,30 +35,23 @@ struct place {
     block_number = blockIdx.x / tiles;
     blocks = gridDim.x / tiles;
   }
-
-  // A warp then reads pieces of memory that are too short.
-  __device__ __forceinline__ bool is_narrow() const { return columns < 8; }
 };
 
-// What the threads of a block exchange, in 8 or 16 KB of shared memory.
+// What the threads of a block exchange, in 1 to 8 KB of shared memory.
 template <int V>
 struct buffer {
-  enum : unsigned int { flight = V == 1 ? 8 : 16 / V, size = flight * place<V>::block };
-  float numbers[V][size];  // a plane for each of a thread's columns
+  float numbers[V][place<V>::block];  // a plane for each of a thread's columns
   unsigned int smallest;
-
-  // Rows often have the same length, such as 32; without this, all threads would then access one bank.
-  static __device__ __forceinline__ unsigned int slot(unsigned int i) { return i ^ i / 32 % 32; }
 
   __device__ __forceinline__ void put(unsigned int i, const float (&value)[V]) {
 #pragma unroll
-    for (int v = 0; v < V; ++v) { numbers[v][slot(i)] = value[v]; }
+    for (int v = 0; v < V; ++v) { numbers[v][i] = value[v]; }
   }
 
   template <typename Reduction>
   __device__ __forceinline__ void combine(unsigned int i, float (&result)[V]) const {
 #pragma unroll
-    for (int v = 0; v < V; ++v) { result[v] = Reduction::combine(result[v], numbers[v][slot(i)]); }
+    for (int v = 0; v < V; ++v) { result[v] = Reduction::combine(result[v], numbers[v][i]); }
   }
 
   // Of the threads that vote, the smallest number, or else `most`. For all threads of the block.

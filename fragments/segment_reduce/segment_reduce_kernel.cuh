@@ -38,23 +38,12 @@ struct block_rows {
 
   // A row that would keep its threads while the others of the block have finished is left to all of them.
   __device__ __forceinline__ bool is_long(const borders& row) const {
-    return row.end - row.begin > (me.is_narrow() ? 512 : 128);
+    return row.end - row.begin > (me.columns < 8 ? 128 : 512);
   }
 
   __device__ __forceinline__ void begin(float (&result)[V]) const {
 #pragma unroll
     for (int v = 0; v < V; ++v) { result[v] = Reduction::identity(); }
-  }
-
-  // x[i] = element `number + i * step` of the `count` from `begin` on, or the last instead of one behind. There is no
-  // branch around the call: it would make each element wait for the previous one.
-  template <unsigned int Flight>
-  __device__ __forceinline__ void load(index_t begin, unsigned int count, unsigned int number, unsigned int step,
-                                       float (&x)[Flight][V]) const {
-#pragma unroll
-    for (unsigned int i = 0; i < Flight; ++i) {
-      segment_load(values, begin + ::min(number + i * step, count - 1), me.column, width, load_info, x[i]);
-    }
   }
 
   // Combines `Flight` elements, from `number` on, which are all there.
@@ -100,7 +89,7 @@ struct block_rows {
   }
 
   // All rows but the long ones, one for each lane at a time.
-  __device__ __forceinline__ void reduce_wide_rows() const {
+  __device__ __forceinline__ void reduce_rows() const {
     const index_t step = index_t{me.blocks} * me.lanes;
     index_t row = index_t{me.block_number} * me.lanes + me.lane;
     if (!me.active || row >= rows) { return; }
@@ -112,53 +101,6 @@ struct block_rows {
       begin(result);
       reduce_elements<V < 4 ? 8 : 4>(me.column, own.begin, count, 0, 1, result);
       store(row, me.column, count, result);
-    }
-  }
-
-  // The same for narrow rows, several of which lie in the piece of memory that a warp reads at once: those between two
-  // long ones are staged together.
-  __device__ __forceinline__ void reduce_narrow_rows() const {
-    for (index_t first = index_t{me.block_number} * me.lanes; first < rows; first += index_t{me.blocks} * me.lanes) {
-      const unsigned int here = rows - first < me.lanes ? rows - first : me.lanes;
-      const bool exists = me.active && me.lane < here;
-      const borders own = borders_of(exists ? first + me.lane : first);
-      const bool is_left = exists && is_long(own);
-      const unsigned int count = exists && !is_left ? own.end - own.begin : 0;
-      float result[V];
-      begin(result);
-      const bool is_any_left = __syncthreads_or(is_left);
-      for (unsigned int lane = 0, next; lane < here; lane = next + 1) {
-        next = is_any_left ? shared.least(here, is_left && me.lane >= lane, me.lane) : here;
-        stage({borders_of(first + lane).begin, static_cast<index_t>(__ldg(offsets + first + next))}, own.begin, count,
-              result);
-      }
-      if (exists && !is_left) { store(first + me.lane, me.column, count, result); }
-    }
-  }
-
-  // The threads of the block read all elements of consecutive rows one after the other into the buffer; each combines
-  // those of its own row with its result, `count` from `begin` on.
-  __device__ __forceinline__ void stage(borders all, index_t begin, unsigned int count, float (&result)[V]) const {
-    constexpr unsigned int flight = buffer<V>::flight;
-    const unsigned int chunk = flight * me.lanes;
-    for (; all.begin < all.end; all.begin += chunk) {
-      const unsigned int here = all.end - all.begin < chunk ? all.end - all.begin : chunk;
-      float x[flight][V];
-      if (me.active) { load(all.begin, here, me.lane, me.lanes, x); }
-      __syncthreads();  // what was there has been read
-      if (me.active) {
-#pragma unroll
-        for (unsigned int i = 0; i < flight; ++i) { shared.put(threadIdx.x + i * me.lanes * me.columns, x[i]); }
-      }
-      __syncthreads();
-      const auto place_of = [&](index_t i) -> unsigned int {
-        return i <= all.begin ? 0 : i - all.begin < here ? i - all.begin : here;
-      };
-      const unsigned int end = place_of(begin + count);
-#pragma unroll 4
-      for (unsigned int i = place_of(begin); i < end; ++i) {
-        shared.template combine<Reduction>(i * me.columns + threadIdx.x % me.columns, result);
-      }
     }
   }
 
@@ -197,7 +139,7 @@ struct block_rows {
     const auto is_left = [&](index_t unit) { return unit < end && is_long(borders_of(unit / parts)); };
     index_t own = me.block_number + index_t{threadIdx.x} * blocks;
     bool is_own_left = is_left(own);  // read early: nothing waits for it
-    me.is_narrow() ? reduce_narrow_rows() : reduce_wide_rows();
+    reduce_rows();
     for (index_t first = me.block_number; first < end; first += step) {
       for (unsigned int next = __syncthreads_or(is_own_left) ? 0 : place<V>::block; next < place<V>::block; ++next) {
         next = shared.least(place<V>::block, is_own_left && threadIdx.x >= next, threadIdx.x);

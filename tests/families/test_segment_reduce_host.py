@@ -26,8 +26,8 @@ _FLOAT, _HALF, _BFLOAT16 = (
     )
 )
 _KERNELS = [*_FLOAT, *_HALF, *_BFLOAT16]
-# Side by side: of narrow rows and others, the fewest and the most; and of tiles, the last of which is not full. All are
-# odd, so that `veclen` is the largest by which the width can be divided.
+# Side by side: of rows that are long early and others, the fewest and the most; and of tiles, the last of which is not
+# full. All are odd, so that `veclen` is the largest by which the width can be divided.
 _VECTORS = (1, 3, 7, 9, 25, 31, 33, 127)
 _GUARD = 5
 
