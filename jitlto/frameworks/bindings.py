@@ -40,10 +40,10 @@ def torch_fusion() -> Any:
         OperatorError: If PyTorch is not installed, or has no such passes.
     """
     try:
-        from jitlto.frameworks.torch_fusion import make
+        from jitlto.frameworks.torch_fusion import Fusion
     except ImportError as error:
         raise _missing("PyTorch", error, "install torch 2.9 or later") from None
-    return make()
+    return Fusion()
 
 
 def jax_call(operator: Operator) -> Callable[..., Any]:

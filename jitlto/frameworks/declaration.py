@@ -21,7 +21,6 @@ from jitlto.source.load import family as find_family
 if TYPE_CHECKING:
     from jitlto.frameworks.fusion import Fused
     from jitlto.plan.plan import Plan
-    from jitlto.plan.planner import Planner
 
 
 @dataclass(frozen=True)
@@ -177,14 +176,8 @@ class Operator(Shared):
         """Return an error about this operator, by default of a call."""
         return OperatorError(what, code=f"operator-{case}", where=self.qualname, hint=hint)
 
-    def results(self, case: Case) -> tuple[tuple[tuple[Any, ...], str], ...]:
-        """Return shape and dtype of each output of a call."""
-        found = self._outputs(case)
-        function = self.fused.get("epilogue")
-        return ((found[0][0], function.make(found[0][1]).dtype),) if function else found
-
-    def _outputs(self, case: Case) -> tuple[tuple[tuple[Any, ...], str], ...]:
-        """Return shape and dtype of each output, as the kernel takes it."""
+    def results(self, case: Case, *, of_kernel: bool = False) -> tuple[tuple[tuple[Any, ...], str], ...]:
+        """Return shape and dtype of each output of a call; or ``of_kernel``, before a function that is fused."""
         found = []
         for output in self.outputs:
             shape = output.shape(case) if callable(output.shape) else shape_of(self.patterns[output.name], case)
@@ -193,6 +186,8 @@ class Operator(Shared):
             if dtype not in DTYPES:
                 what = f"output {output.name} has an unknown dtype {dtype!r}"
                 raise self.error(what, f"the dtypes are {', '.join(DTYPES)}")
+            if "epilogue" in self.fused and not of_kernel:
+                dtype = self.fused["epilogue"].make(str(dtype)).dtype
             found.append((tuple(shape), str(dtype)))
         return tuple(found)
 
@@ -220,7 +215,7 @@ class Operator(Shared):
                 parameters.append((None if each in missing else places[each], None))
             else:
                 parameters.append((None, getattr(case, each)))
-        outputs, sources = self._outputs(case), dict[str, str]()
+        outputs, sources = self.results(case, of_kernel=True), dict[str, str]()
         for function in self.fused.values():
             sources |= function.sources(self, case, *outputs[0])
         return Call(outputs, chosen, launch, tuple(parameters), sources)
@@ -234,21 +229,18 @@ class Operator(Shared):
 
     def plan(self, call: Call) -> Plan:
         """Plan the kernel of a call."""
-        return self._planner(call).plan(link_options=self.link_options)
+        planner = self.loaded.planner(self.entry, **call.configuration)
+        for name, text in call.sources.items():
+            planner.add_source(text, name)
+        return planner.plan(link_options=self.link_options)
 
     def launcher(self, call: Call) -> Any:
         """Return the launcher of the kernel of a call."""
         if call.sources:
-            return self._planner(call).launcher(link_options=self.link_options)
+            return self.loaded.load(self.plan(call))
         how = {"entry": self.entry, "link_options": self.link_options}
         known: dict[str, Any] = {name: value for name, value in how.items() if value is not None}
         return self.loaded.launcher(**known | dict(call.configuration))
-
-    def _planner(self, call: Call) -> Planner[Any]:
-        planner = self.loaded.planner(self.entry, **call.configuration)
-        for name, text in call.sources.items():
-            planner.add_source(text, name)
-        return planner
 
     def with_epilogue(self, expression: str, *, dtype: str | None = None, **inputs: str | float) -> Operator:
         """Return an operator whose kernel applies a function to each element of the output before it is written.
@@ -267,7 +259,7 @@ class Operator(Shared):
         Raises:
             OperatorError: If it declares no ``epilogue``, or the expression cannot be computed.
         """
-        from jitlto.frameworks.expressions import with_epilogue
+        from jitlto.frameworks.fusion import with_epilogue
 
         return with_epilogue(self, expression, dtype, inputs)  # type: ignore[no-any-return]
 

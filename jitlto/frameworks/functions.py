@@ -115,11 +115,7 @@ class Printer:
         self._lines: list[str] = []
 
     def read(self, item: Input, *, has_dimensions: bool = True) -> Value:
-        """Have a further input read.
-
-        Raises:
-            UnsupportedError: If its dtype cannot be read.
-        """
+        """Have a further input read; one of a dtype that cannot be read is an UnsupportedError."""
         name = f"x{len(self.inputs)}"
         self.inputs.append(item)
         if item.dtype == "float":
@@ -131,8 +127,7 @@ class Printer:
     def apply(self, name: str, operands: Sequence[Value | Number], dtype: str | None = None) -> Value:
         """Print one of :data:`OPERATIONS`, of values and numbers of Python; of the result's dtype, if that is known.
 
-        Raises:
-            UnsupportedError: If the operation is not known, or not for such operands.
+        An operation that is not known, or not for such operands, is an UnsupportedError.
         """
         values = [each if isinstance(each, Value) else constant(each) for each in operands]
         if name == "pow" and list(operands[1:]) in ([2], [0.5]):  # as Inductor computes it
@@ -156,25 +151,22 @@ class Printer:
         self._lines.append(f"const {STORED[result][1]} {made.text} = {text.format(T=type_, **given)};")
         return made
 
-    def load(self, result: Value) -> Function:
-        """Return ``fused::load``, which gives what was printed, not rounded to 16 bits."""
-        type_ = STORED[result.dtype][1]
-        lines = [*self._lines, f"value[i] = {result.as_type(type_)};"]
-        return self._print(f"load({_PLACE}, {type_} (&value)[V], void* info)", lines, result.dtype)
+    def finish(self, result: Value, value: str | None = None) -> Function:
+        """Return ``fused::load``, which gives what was printed, not rounded to 16 bits.
 
-    def store(self, result: Value, value: str) -> Function:
-        """Return ``fused::store``, which writes what was printed of ``v``, an element of the dtype ``value``."""
+        Or ``fused::store``, which writes what was printed of ``v``, if there is one: an element of the dtype ``value``.
+        """
         stored, type_, _ = STORED[result.dtype]
-        head = f"store(void* output, {_PLACE}, const {STORED[value][1]} (&value)[V], void* info)"
-        first = f"const {STORED[value][1]} v = {rounded('value[i]', value)};"
-        lines = [first, *self._lines, f"result[i] = {result.as_type(type_)};"]
-        after = f"fused::write(static_cast<{stored}*>(output) + row * columns + column, result);"
-        return self._print(head, lines, result.dtype, f"{type_} result[V];", after)
-
-    def _print(self, head: str, lines: Sequence[str], dtype: str, before: str = "", after: str = "") -> Function:
-        reads = [self._read(number, item) for number, item in enumerate(self.inputs)]
-        texts = {"before": "\n  ".join([*reads, before]), "lines": "\n    ".join(lines)}
-        return Function(_TEXT.format(head=head, after=after, **texts), self.inputs, dtype)
+        before = [self._read(number, item) for number, item in enumerate(self.inputs)]
+        lines, after = [*self._lines, f"result[i] = {result.as_type(type_)};"], ""
+        head = f"load({_PLACE}, {type_} (&result)[V], void* info)"
+        if value:
+            head = f"store(void* output, {_PLACE}, const {STORED[value][1]} (&value)[V], void* info)"
+            before.append(f"{type_} result[V];")
+            lines.insert(0, f"const {STORED[value][1]} v = {rounded('value[i]', value)};")
+            after = f"fused::write(static_cast<{stored}*>(output) + row * columns + column, result);"
+        text = _TEXT.format(head=head, before="\n  ".join(before), lines="\n    ".join(lines), after=after)
+        return Function(text, self.inputs, result.dtype)
 
     def _read(self, number: int, item: Input) -> str:
         if item.dtype == "float":

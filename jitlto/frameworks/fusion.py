@@ -1,14 +1,18 @@
-"""Operators with a function in the place of a group: what the seams of a declaration are for."""
+"""Functions at the seams of operators: how one is put there, and those that are written by hand."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from operator import eq
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from jitlto.frameworks.functions import Function, Input, prelude
+from jitlto.base.text import suggest
+from jitlto.frameworks import functions
+from jitlto.frameworks.functions import COMPUTED, OPERATIONS, STORED, Function, Input, Printer, UnsupportedError, Value
 from jitlto.frameworks.parts import REQUIRED, Array, Case, Scalar, Seam
 
 #: An operator of ``declaration``, which imports this module.
@@ -16,6 +20,11 @@ Operator: TypeAlias = Any
 
 #: How many inputs a function has at most, and how many of them are arrays.
 MOST_INPUTS, _MOST_ARRAYS = 16, 8
+_ACCESSES = {"row": "row", "col": "column", "row, col": "element"}
+_NAMES: Mapping[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Mod: "remainder", ast.Pow: "pow",
+    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne", ast.USub: "neg",
+}  # fmt: skip
 
 
 class Fused(NamedTuple):
@@ -31,18 +40,14 @@ class Fused(NamedTuple):
         return found[0] if len(found) == 1 and self.inputs[0].dtype != "float" else found or None
 
     def sources(self, operator: Operator, case: Case, shape: Sequence[int], dtype: str) -> dict[str, str]:
-        """Return the CUDA C++ that takes the group's place in a call, by the name that messages have for it.
-
-        Raises:
-            OperatorError: If an input does not have the sizes that are read for an output of some shape.
-        """
+        """Return the CUDA C++ that takes the group's place in a call, by the name that messages have for it."""
         for name, dtype_, access in self.inputs if operator.fused.get("epilogue") is self else ():
             sizes = () if dtype_ == "float" else getattr(case, f"{name}_sizes")
             if not is_read(access, sizes, shape):
                 what = f"{name} has the shape {sizes}, but is read by {access}"
                 raise operator.error(what, f"the output has the shape {shape}")
         text = self.seam.source(case) if callable(self.seam.source) else self.seam.source
-        return {f"{self.seam.group}.cu": f"{prelude()}{self.make(dtype).text}{text}"}
+        return {f"{self.seam.group}.cu": f"{functions.prelude()}{self.make(dtype).text}{text}"}
 
 
 def is_read(access: str, sizes: Sequence[Any], whole: Sequence[Any], same: Callable[[Any, Any], bool] = eq) -> bool:
@@ -62,22 +67,18 @@ def fuse(
 
     The function's inputs become arguments, before those that have a default. Of the argument that a prologue makes, a
     call is given shape and dtype. ``name`` tells a function from others.
-
-    Raises:
-        OperatorError: If there is no seam, or the function has too many inputs.
     """
     seam = getattr(operator, side)
     if seam is None:
         raise operator.error(f"the operator declares no {side}", f"declare one: Operator(..., {side}=Seam(...))", side)
-    arrays = [each for each in inputs if each.dtype != "float"]
-    if len(arrays) > _MOST_ARRAYS or len(inputs) > MOST_INPUTS:
-        what = f"a function of {len(inputs)} inputs, {len(arrays)} of them arrays"
+    count = sum(each.dtype != "float" for each in inputs)
+    if count > _MOST_ARRAYS or len(inputs) > MOST_INPUTS:
+        what = f"a function of {len(inputs)} inputs, {count} of them arrays"
         raise operator.error(what, f"use {MOST_INPUTS} at most, {_MOST_ARRAYS} of them arrays", side)
     made = seam.array if side == "prologue" else None
     arguments = [replace(each, optional=True) if each.name == made else each for each in operator.arguments]
-    for each in inputs:
-        is_array = each in arrays
-        arguments.append(Array(*each[:2], f"*{each.name}_sizes") if is_array else Scalar(each.name, "float"))
+    for item, dtype, _ in inputs:
+        arguments.append(Scalar(item, "float") if dtype == "float" else Array(item, dtype, f"*{item}_sizes"))
     digest = hashlib.sha256(f"{operator.qualname} {side} {name}".encode()).hexdigest()
     changes: dict[str, Any] = {side: None, "fused": {**operator.fused, side: Fused(seam, inputs, make)}}
     return replace(
@@ -88,3 +89,87 @@ def fuse(
         backward=None,
         **changes,
     )
+
+
+def with_epilogue(operator: Operator, expression: str, dtype: str | None, given: Mapping[str, str | float]) -> Operator:
+    """Return an operator with an expression as its epilogue; see :meth:`Operator.with_epilogue`."""
+    parsed = _Expression(operator, expression, given)
+    if dtype is not None and dtype not in COMPUTED:
+        parsed.refuse(f"dtype {dtype!r}", suggest(str(dtype), COMPUTED, f"the dtypes are {', '.join(COMPUTED)}"))
+
+    @cache
+    def make(value: str) -> Function:
+        printer = Printer()
+        known: dict[str, Any] = {**given, "v": Value("v", value)}
+        known |= {each.name: printer.read(each, has_dimensions=each.access != "one") for each in parsed.inputs}
+        try:
+            result = parsed.read(parsed.tree, lambda name, _: known[name], printer.apply)
+            return printer.finish(printer.apply("to", [result], dtype or value), value)
+        except UnsupportedError as error:
+            parsed.refuse(f"{error} cannot be computed", "convert the inputs, or use another operation")
+
+    return fuse(operator, "epilogue", parsed.inputs, make, f"{expression} {dtype} {dict(given)}")
+
+
+class _Expression:
+    """An expression such as ``gelu(v * scale + bias[col])``, checked, with what it reads."""
+
+    def __init__(self, operator: Operator, text: str, given: Mapping[str, str | float]) -> None:
+        self._operator, self._text, self._given = operator, text, given
+        self._accesses: dict[str, str] = {}
+        for name, what in given.items():
+            if name in ("v", "row", "col", "prologue", "epilogue"):
+                self.refuse(f"{name} has a meaning of its own", "give the input another name")
+            if not isinstance(what, int | float | complex) and what not in ("float", *STORED):
+                self.refuse(f"{name}={what!r} is neither a dtype nor a number", f"the dtypes are {', '.join(STORED)}")
+        try:
+            self.tree = ast.parse(text, mode="eval").body
+            self.read(self.tree, self._find, lambda *_: None)
+        except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+            self.refuse(f"is no expression: {error}", "write one such as gelu(v * scale + bias[col])")
+        for name in given.keys() - self._accesses.keys():
+            self.refuse(f"does not use {name}", "use it, or leave it out")
+        self.inputs = [Input(name, what, self._accesses[name]) for name, what in given.items() if isinstance(what, str)]
+
+    def read(self, node: ast.AST, find: Callable[[str, str], Any], apply: Callable[[str, list[Any]], Any]) -> Any:
+        """Return what a part is: a number, or what is found of a name and an access, or applied by a name."""
+        match node:
+            case ast.Constant(value=bool() | int() | float() | complex() as number):
+                return number
+            case ast.Name(id=name):
+                return find(name, "one")
+            case ast.Subscript(value=ast.Name(id=name), slice=index):
+                access = _ACCESSES.get(ast.unparse(index).strip("()"))
+                if access is None:
+                    self.refuse(f"{ast.unparse(node)!r} is no input", "write x[row], x[col] or x[row, col]")
+                return find(name, access)
+            case ast.BinOp(op=op, left=one, right=other) | ast.Compare(ops=[op], left=one, comparators=[other]):
+                name, operands = _NAMES.get(type(op), ""), [one, other]
+            case ast.UnaryOp(op=op, operand=operand):
+                name, operands = _NAMES.get(type(op), ""), [operand]
+            case ast.IfExp(test=test, body=body, orelse=other):
+                name, operands = "where", [test, body, other]
+            case ast.Call(func=ast.Name(id=name), args=operands, keywords=[]):
+                pass
+            case _:
+                name, operands = "", []
+        if name not in OPERATIONS:
+            hint = suggest(name, OPERATIONS, f"the functions are {', '.join(OPERATIONS)}")
+            self.refuse(f"{ast.unparse(node)!r} cannot be computed", hint)
+        return apply(name, [self.read(operand, find, apply) for operand in operands])
+
+    def _find(self, name: str, access: str) -> None:
+        """Note an input, which is read so."""
+        if (name, access) == ("v", "one"):
+            return
+        if name not in self._given:
+            hint = f'say what it is: {name}="float32", or "float" for a number'
+            self.refuse(f"{name} is not known", suggest(name, [*self._given, "v"], hint))
+        if access != "one" and self._given[name] not in STORED:
+            self.refuse(f"{name} is a number", "write it without brackets")
+        if self._accesses.setdefault(name, access) != access:
+            self.refuse(f"{name} is read in two ways", "give it two names")
+
+    def refuse(self, what: str, hint: str) -> NoReturn:
+        """Raise an error about the expression."""
+        raise self._operator.error(f"the epilogue {self._text!r}: {what}", hint, "epilogue")

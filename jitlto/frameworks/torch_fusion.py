@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +34,7 @@ _NAMES = {"convert_element_type": "to", "clone": "to", "clamp_min": "maximum", "
 
 
 class Fusion(CustomGraphPass):  # type: ignore[misc]
-    """The pass, with the operator to which it turns calls."""
-
-    def __init__(self) -> None:
-        library = self._library = torch.library.Library("jitlto", "FRAGMENT")  # operators live as long as theirs
-        tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
-        library.define("fused(str function, Tensor?[] arrays, SymInt[] sizes) -> Tensor", tags=tags)
-        library.impl("fused", _run, torch_operator.make_backend().key)
-        torch.library.register_fake("jitlto::fused", _fake, lib=library)
+    """The pass."""
 
     def __call__(self, graph: Graph) -> None:
         """Fuse what can be fused; said at ``JITLTO_LOG=fusion``."""
@@ -50,20 +42,11 @@ class Fusion(CustomGraphPass):  # type: ignore[misc]
             _log.addHandler(logging.StreamHandler())
             _log.setLevel(logging.INFO)
         for node in list(graph.nodes):
-            is_call = isinstance(node.target, OpOverload)
-            operator = torch_operator.declared(node.target.name()) if is_call else None
-            if operator is None or not (operator.prologue or operator.epilogue):
-                continue
-            if config.cpp_wrapper:  # code that runs without Python's part of an operator, as AOTInductor's
+            operator = torch_operator.declared(node.target.name()) if isinstance(node.target, OpOverload) else None
+            if operator and config.cpp_wrapper:  # code that runs without Python's part of an operator, as AOTInductor's
                 _log.info("%s: not fused: compiled for C++", node)
-                continue
-            given = {argument.name: argument.default for argument in operator.arguments}
-            given |= dict(zip(given, node.args, strict=False)) | dict(node.kwargs)
-            call = _Call(operator, node, given)
-            if operator.epilogue and (chain := _behind(node)):
-                call.fuse("epilogue", chain)
-            if operator.prologue and (chain := _before(given, operator.prologue.array)):
-                call.fuse("prologue", chain)
+            elif operator:
+                _fuse(operator, node)
 
     def uuid(self) -> bytes:
         """Return what tells this pass from others."""
@@ -71,81 +54,121 @@ class Fusion(CustomGraphPass):  # type: ignore[misc]
         return bytes(get_hash_for_files(tuple(str(Path(__file__).with_name(name)) for name in names)))
 
 
+def _fuse(operator: Operator, call: Node) -> None:
+    """Replace a call, and the chains that its kernel takes, by one call."""
+    given = {argument.name: argument.default for argument in operator.arguments}
+    given |= dict(zip(given, call.args, strict=False)) | dict(call.kwargs)
+    found = {
+        "epilogue": _behind(call) if operator.epilogue else None,
+        "prologue": _before(given, operator.prologue.array) if operator.prologue else None,
+    }
+    chains, arguments, nodes = dict[str, _Chain](), None, [call]
+    for side, chain in found.items():
+        if chain:
+            try:
+                text, arrays = _describe(operator, given, {**chains, side: chain})
+                with call.meta["val"].fake_mode:  # compiles the function, and checks it against the kernel
+                    _fake(text, [node.meta["val"] for node in arrays])
+            except (JitltoError, UnsupportedError) as error:
+                _log.info("%s: not fused: %s", call, error)
+                continue
+            _log.info("%s: fused with %s", call, ", ".join(map(str, chain.nodes)))
+            chains[side], arguments = chain, (text, arrays)
+            nodes = [*nodes, *chain.nodes] if side == "epilogue" else [*chain.nodes, *nodes]
+    if arguments:
+        with call.graph.inserting_after(nodes[-1]):
+            new = call.graph.call_function(torch.ops.jitlto.fused.default, arguments)
+        new.meta.update(nodes[-1].meta)
+        nodes[-1].replace_all_uses_with(new)
+        for node in reversed(nodes):
+            call.graph.erase_node(node)
+
+
+def _describe(operator: Operator, given: Mapping[str, Any], chains: Mapping[str, _Chain]) -> tuple[str, list[Node]]:
+    """Return the arguments of the call of ``jitlto::fused`` that takes the place of a call and chains."""
+    arrays = {each.name: given[each.name] for each in operator.arrays if given[each.name] is not None}
+    values = {name: None if name in arrays else value for name, value in given.items()}
+    if any(isinstance(value, Node) for value in values.values()):
+        raise UnsupportedError("a number varies")
+    what: dict[str, Any] = {"operator": operator.qualname, "values": values}
+    if operator.prologue and "prologue" in chains:
+        del arrays[operator.prologue.array]
+        what["whole"] = chains["prologue"].whole
+        if not what["whole"]:
+            raise UnsupportedError(f"nothing that is read has the shape of {operator.prologue.array}")
+    for chain in chains.values():
+        arrays |= chain.arrays
+    what["functions"] = {side: chain.function for side, chain in chains.items()}
+    return json.dumps({**what, "arrays": list(arrays)}), list(arrays.values())
+
+
 # --- chains of operations ---
 
 
 def _behind(call: Node) -> _Chain | None:
     """Return the longest chain behind a call that ends in one value."""
-    shape, awaited, last = _shape(call), dict.fromkeys(call.users), None
-    for node in islice(dropwhile(lambda each: each is not call, call.graph.nodes), 1, None):
+    awaited, last = set(call.users), None
+    for node in call.graph.nodes:
         if node in awaited:
-            refusal = "it gathers" if _find_gather(node, shape) else _refusal(node, shape)
+            refusal = "it gathers" if _find_gather(node) else _refusal(node, _shape(call))
             if refusal:
                 _log.info("%s: no further than %s: %s", call, node, refusal)
                 break
-            del awaited[node]
+            awaited.remove(node)
             last = last if awaited else node  # nothing else uses what was computed so far
-            awaited |= node.users
-    return _print("epilogue", last, call) if last else None
+            awaited |= node.users.keys()
+    return _gather("epilogue", last, call) if last else None
 
 
 def _before(given: Mapping[str, Any], name: str) -> _Chain | None:
     """Return the chain that makes an argument and nothing else."""
     node = given[name]
     is_alone = isinstance(node, Node) and len(node.users) == 1 and list(given.values()).count(node) == 1
-    return _print("prologue", node) if is_alone and not _refusal(node, _shape(node)) else None
+    return _gather("prologue", node) if is_alone and not _refusal(node, _shape(node)) else None
 
 
-def _print(side: str, last: Node, start: Node | None = None) -> _Chain:
-    """Print an operation that is not refused, with all that is only there for it, behind ``start``."""
-    shape, kept, nodes = _shape(last), set[Node](), {last: None}
+def _gather(side: str, last: Node, start: Node | None = None) -> _Chain:
+    """Return the chain of an operation that is not refused, and of all that is only there for it, behind ``start``."""
+    kept, nodes = set[Node](), {last: None}
     for node in reversed(last.graph.nodes):  # what uses a node is behind it
         is_alone = node.users and node.users.keys() <= nodes.keys() and node not in kept
-        if node is last or (is_alone and not _refusal(node, shape)):
+        if node is last or (is_alone and not _refusal(node, _shape(last))):
             nodes[node] = None
-            kept.update(_find_gather(node, shape) or ())
-    chain = _Chain(side, shape)
-    if start:
-        chain.values[start] = Value("v", _dtype(start))
-    for node in reversed(nodes):
-        chain.add(node)
-    result = chain.values[last]
-    chain.function = chain.printer.store(result, _dtype(start)) if start else chain.printer.load(result)
-    return chain
+            kept.update(_find_gather(node) or ())
+    return _Chain(side, [*reversed(nodes)], start)
 
 
 def _refusal(node: Node, shape: Sequence[Any]) -> str:
     """Return why a node cannot be printed for elements of a shape; nothing if it can."""
     try:
         if _access(node, shape) != "element":
-            raise UnsupportedError("it has another shape")
-        _Chain("", shape).add(node)
+            return "it has another shape"
+        _Chain("", [node])
     except UnsupportedError as error:
         return str(error)
     return ""
 
 
 class _Chain:
-    """Operations of a graph that are printed for elements of a shape, in order."""
+    """Operations of a graph, printed in order as a function; an UnsupportedError if one of them cannot be printed."""
 
-    function: Function
-
-    def __init__(self, side: str, shape: Sequence[Any]) -> None:
-        self._side, self._shape = side, shape
-        self.printer, self.values = Printer(), dict[Node, Value]()
-        self.nodes: list[Node] = []
+    def __init__(self, side: str, nodes: Sequence[Node], start: Node | None = None) -> None:
+        self.nodes, self._side, self._shape = nodes, side, _shape(nodes[-1])
+        self._printer, self._values = Printer(), dict[Node, Value]()
         self.arrays: dict[str, Node] = {}  # what they read, by names
+        self.whole: list[str] = []  # an array of the result's shape, or an index and what is gathered by it
+        if start:
+            self._values[start] = Value("v", _dtype(start))
+        for node in nodes:
+            self._values[node] = self._print(node)
+        self.function = self._printer.finish(self._values[nodes[-1]], _dtype(start) if start else None)
 
-    def add(self, node: Node) -> None:
-        """Print an operation; one that cannot be printed is an UnsupportedError."""
-        self.nodes.append(node)
-        if gather := _find_gather(node, self._shape):
-            self._read(gather[1], "row")
-            self.values[node] = self._read(gather[0], "gathered")
-            return
-        name, operands, kwargs = _name(node), list(node.args), dict(node.kwargs)
-        if name in ("convert_element_type", "clone"):
-            operands = operands[:1]
+    def _print(self, node: Node) -> Value:
+        if gather := _find_gather(node):
+            self._read(gather[0], "row")
+            return self._read(gather[1], "gathered")
+        name, kwargs = _name(node), dict(node.kwargs)
+        operands = [each for each in node.args if not isinstance(each, torch.dtype)]
         if mode := kwargs.pop("rounding_mode", None):
             name = f"{name}_{mode}"
         alpha = kwargs.pop("alpha", 1)
@@ -155,43 +178,43 @@ class _Chain:
             raise UnsupportedError(f"{node.target}")
         values = [self._find(each) if isinstance(each, Node) else each for each in operands]
         if alpha != 1:
-            values[1] = self.printer.apply("mul", [values[1], alpha], _dtype(node))
-        self.values[node] = self.printer.apply(_NAMES.get(name, name), values, _dtype(node))
+            values[1] = self._printer.apply("mul", [values[1], alpha], _dtype(node))
+        return self._printer.apply(_NAMES.get(name, name), values, _dtype(node))
 
     def _find(self, node: Node) -> Value:
-        if node not in self.values:
+        if node not in self._values:
             number = node.args[-1] if _name(node) in ("full", "scalar_tensor") else None
             if isinstance(number, int | float) and _dtype(node) in COMPUTED:
                 return Value(rounded(constant(number).text, _dtype(node)), _dtype(node), _shape(node) != ())
-            self.values[node] = self._read(node, _access(node, self._shape))
-        return self.values[node]
+            self._values[node] = self._read(node, _access(node, self._shape))
+        return self._values[node]
 
     def _read(self, node: Node, access: str) -> Value:
         name = f"fused_{self._side}{len(self.arrays)}"
         self.arrays[name] = node
-        return self.printer.read(Input(name, _dtype(node), access), has_dimensions=_shape(node) != ())
+        if access in ("element", "gathered") and len(_shape(node)) == len(self._shape):
+            self.whole = list(self.arrays)[-1 if access == "element" else -2 :]
+        return self._printer.read(Input(name, _dtype(node), access), has_dimensions=_shape(node) != ())
 
 
-def _find_gather(node: Node, shape: Sequence[Any]) -> tuple[Node, Node] | None:
-    """Return the array of which a node takes rows, and the index; None if it does something else."""
+def _find_gather(node: Node) -> tuple[Node, Node] | None:
+    """Return the index by which a node takes rows of an array, and the array; None if it does something else."""
     match _name(node), node.args:
         case (
             ("index", (Node() as data, [Node() as index]))
             | ("index_select", (Node() as data, 0, Node() as index))
             | ("embedding", (Node() as data, Node() as index, *_))
         ):
-            sizes = (*_shape(index), *_shape(data)[1:])
-            is_rows = len(shape) == 2 and len(_shape(index)) == 1 and is_read("element", sizes, shape, _same)
-            if is_rows and _dtype(index) in ("int32", "int64") and data.meta["val"].is_contiguous():
-                return data, index
+            is_rows = len(_shape(data)) == 2 and len(_shape(index)) == 1 and data.meta["val"].is_contiguous()
+            return (index, data) if is_rows and _dtype(index) in ("int32", "int64") else None
     return None
 
 
 def _access(node: Node, whole: Sequence[Any]) -> str:
     """Return where an array is read for the elements of a whole; what is read otherwise is an UnsupportedError."""
     value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or not value.is_contiguous():
-        raise UnsupportedError(f"{node} is no contiguous array")
+    if not isinstance(value, torch.Tensor) or not value.is_contiguous() or value.is_conj() or value.is_neg():
+        raise UnsupportedError(f"{node} is no array in plain contiguous memory")
     shape = (*[1] * (len(whole) - value.dim()), *value.shape)
     for access in ("element", "one", "row", "column"):
         if is_read(access, shape, whole, _same):
@@ -201,95 +224,43 @@ def _access(node: Node, whole: Sequence[Any]) -> str:
 
 # --- calls ---
 
-
-class _Call:
-    """A call of an operator in a graph, with the functions that are fused into it."""
-
-    def __init__(self, operator: Operator, node: Node, given: Mapping[str, Any]) -> None:
-        self._operator, self._node = operator, node
-        self._arrays = {each.name: given[each.name] for each in operator.arrays}
-        self._values = {name: value for name, value in given.items() if name not in self._arrays}
-        self._functions: dict[str, Function] = {}
-
-    def fuse(self, side: str, chain: _Chain) -> None:
-        """Replace call and chain by one call, if that is possible."""
-        operator, call, nodes, sizes = self._operator, self._node, [self._node, *chain.nodes], list[Any]()
-        arrays, functions = self._arrays | chain.arrays, self._functions | {side: chain.function}
-        if side == "prologue" and operator.prologue:
-            sizes, nodes = list(_shape(arrays.pop(operator.prologue.array))), [*chain.nodes, call]
-        last, names = nodes[-1], [argument.name for argument in operator.arguments]
-        what = {"operator": operator.qualname, "declared": names, "values": self._values, "arrays": list(arrays)}
-        tensors = [None if node is None else node.meta["val"] for node in arrays.values()]
-        try:
-            if any(isinstance(value, Node) for value in self._values.values()):
-                raise UnsupportedError("a number varies")
-            if any(each.is_conj() or each.is_neg() for each in tensors if each is not None):
-                raise UnsupportedError("an array is conjugated or negated when it is read")
-            places: list[Any] = [size if isinstance(size, int) else _find_size(size, arrays.values()) for size in sizes]
-            text = json.dumps({**what, "functions": functions})
-            with last.meta["val"].fake_mode:  # compiles the function, and checks it against the kernel
-                _fake(text, tensors, sizes)
-        except (JitltoError, UnsupportedError) as error:
-            _log.info("%s: not fused: %s", call, error)
-            return
-        with call.graph.inserting_before(last.next):
-            for number, place in enumerate(places):
-                if not isinstance(place, int):
-                    places[number] = made = call.graph.call_function(torch.ops.aten.sym_size.int, place)
-                    made.meta["val"] = sizes[number]
-            new = call.graph.call_function(torch.ops.jitlto.fused.default, (text, list(arrays.values()), places))
-        _log.info("%s: fused with %s", call, ", ".join(map(str, chain.nodes)))
-        new.meta.update(last.meta)
-        last.replace_all_uses_with(new)
-        for each in reversed(nodes):
-            call.graph.erase_node(each)
-        self._node, self._arrays, self._functions = new, arrays, functions
-
-
-def _find_size(size: Any, nodes: Iterable[Node | None]) -> tuple[Node, int]:
-    """Return an array, and its dimension that has a size which is a symbol."""
-    for node in filter(None, nodes):
-        for dimension, other in enumerate(_shape(node)):
-            if _same(size, other):
-                return node, dimension
-    raise UnsupportedError(f"no array has the size {size}")
-
-
 _loads = cache(json.loads)
 
 
 @cache
-def _make(operator: Operator, text: str) -> Implementation:
+def _make(operator: Operator | None, text: str) -> Implementation:
     what = _loads(text)
-    if [argument.name for argument in operator.arguments] != what["declared"]:
-        error = "the operator was declared anew, with other arguments, since this code was compiled"
-        raise operator.error(error, "compile the code again: torch.compiler.reset()", "framework")
+    if operator is None or [argument.name for argument in operator.arguments] != list(what["values"]):
+        error = "the operator is not registered with the arguments that it had when this code was compiled"
+        hint = "make it by jitlto.torch_operator before, or compile the code again: torch.compiler.reset()"
+        raise OperatorError(error, code="operator-framework", where=what["operator"], hint=hint)
     for side, (source, inputs, dtype) in what["functions"].items():
         function = Function(source, [Input(*each) for each in inputs], dtype)
         operator = fuse(operator, side, function.inputs, lambda _, made=function: made, text)  # type: ignore[misc]
     return Implementation(operator, torch_operator.make_backend())
 
 
-def _bind(text: str, arrays: Sequence[Any], sizes: Sequence[Any]) -> tuple[Implementation, list[Any]]:
+def _bind(text: str, arrays: Sequence[Any]) -> tuple[Implementation, list[Any]]:
     """Return what runs a call of ``jitlto::fused``, and the arguments of its operator."""
     what = _loads(text)
     operator = torch_operator.declared(what["operator"])
-    if operator is None:
-        error, hint = "the operator is not registered", "make it with jitlto.torch_operator before compiled code runs"
-        raise OperatorError(error, code="operator-framework", where=what["operator"], hint=hint)
     made, values = _make(operator, text), what["values"] | dict(zip(what["arrays"], arrays, strict=True))
-    if operator.prologue and "prologue" in what["functions"]:
-        values[operator.prologue.array] = tuple(sizes), what["functions"]["prologue"][2]
+    if operator and operator.prologue and "prologue" in what["functions"]:
+        first, *gathered = what["whole"]
+        shape = tuple(values[first].shape)
+        for name in gathered:
+            shape += tuple(values[name].shape[1:])
+        values[operator.prologue.array] = shape, what["functions"]["prologue"][2]
     return made, [values[argument.name] for argument in made.operator.arguments]
 
 
-def _run(text: str, arrays: Sequence[Any], sizes: Sequence[int]) -> Any:
-    made, arguments = _bind(text, arrays, sizes)
+def _run(text: str, arrays: Sequence[Any]) -> Any:
+    made, arguments = _bind(text, arrays)
     return made.call(*arguments)
 
 
-def _fake(text: str, arrays: Sequence[Any], sizes: Sequence[Any]) -> Any:
-    made, arguments = _bind(text, arrays, sizes)
+def _fake(text: str, arrays: Sequence[Any]) -> Any:
+    made, arguments = _bind(text, arrays)
     return torch_operator.fake(made.operator, *arguments)
 
 
@@ -311,7 +282,8 @@ def _same(one: Any, other: Any) -> bool:
     return bool(statically_known_true(one == other))
 
 
-@cache
-def make() -> Fusion:
-    """Return the pass; there is one."""
-    return Fusion()
+_library = torch.library.Library("jitlto", "FRAGMENT")  # operators live as long as theirs
+_tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
+_library.define("fused(str function, Tensor[] arrays) -> Tensor", tags=_tags)
+_library.impl("fused", _run, torch_operator.make_backend().key)
+torch.library.register_fake("jitlto::fused", _fake, lib=_library)

@@ -227,11 +227,9 @@ class Implementation:
         operator, device = self.operator, args[self._first].device
         case = bind(operator, args)
         made = operator.resolve(case)
-        makers = [
+        makers = [  # torch.empty takes longer: shapes are given in many ways
             partial(torch.empty_strided, tuple(each.shape), each.stride(), dtype=each.dtype, device=device)
-            for each in make_outputs(
-                operator.results(case), "meta"
-            )  # torch.empty takes longer: shapes are given in many ways
+            for each in make_outputs(operator.results(case), "meta")
         ]
         known: tuple[Any, ...] = makers, None, (), None
         if made.launch is not None:

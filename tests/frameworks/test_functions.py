@@ -46,7 +46,7 @@ def test_every_operation_compiles_for_every_dtype_that_it_takes(fft: KernelFamil
             taken += 1
             total = printer.apply("add", [total, made])
     assert taken > 200
-    source = prelude() + printer.store(total, "complex64").text + _STORE
+    source = prelude() + printer.finish(total, "complex64").text + _STORE
     chosen = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "64", "load": "identity"}
     plan = fft.planner(**chosen).add_source(source).plan(arch="sm_90")
     assert plan.link().cubin
@@ -58,7 +58,7 @@ def test_gathers_and_numbers_compile_too(fft: KernelFamily) -> None:
     element = printer.read(Input("table", "bfloat16", "gathered"))
     scaled = printer.apply("mul", [element, printer.read(Input("scale", "float", "one"))])
     made = printer.apply("to", [printer.apply("gelu", [scaled])], "complex64")
-    function = printer.load(made)
+    function = printer.finish(made)
     assert [each.name for each in function.inputs] == ["index", "table", "scale"]
     load = """
 __device__ float2 fft_load(const float2*, unsigned row, unsigned index, unsigned length, void* info) {
@@ -125,4 +125,4 @@ def test_numbers_are_printed_exactly(fft: KernelFamily, number: Any) -> None:
     printer = Printer()
     made = printer.apply("add", [Value("v", "complex64"), printer.apply("to", [number], "complex64")])
     chosen = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "2", "load": "identity"}
-    fft.planner(**chosen).add_source(prelude() + printer.store(made, "complex64").text + _STORE).plan(arch="sm_90")
+    fft.planner(**chosen).add_source(prelude() + printer.finish(made, "complex64").text + _STORE).plan(arch="sm_90")

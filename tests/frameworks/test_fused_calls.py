@@ -66,10 +66,18 @@ class HostFamily:
         """Take the place of ``Planner.add_source``."""
         self.sources[name] = text
 
+    def plan(self, **how: object) -> "HostFamily":
+        """Take the place of ``Planner.plan``; it is its own plan, too."""
+        return self
+
     def launcher(self, **how: object) -> Callable[..., None]:
-        """Take the place of ``Planner.launcher`` and of ``KernelFamily.launcher``."""
+        """Take the place of ``KernelFamily.launcher``."""
+        return self.load(self)
+
+    def load(self, plan: "HostFamily") -> Callable[..., None]:
+        """Take the place of ``KernelFamily.load``."""
         number = len(list(self.place.iterdir()))
-        parts = {**_DEFAULTS, **self.sources}
+        parts = {**_DEFAULTS, **plan.sources}
         text = SHIM + "".join(f"namespace part{n} {{\n{part}\n}}\n" for n, part in enumerate(parts.values()))
         text += "".join(f"using namespace part{n};\n" for n, _ in enumerate(parts)) + _KERNEL
         (self.place / f"{number}.cpp").write_text(text)
