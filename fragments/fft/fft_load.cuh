@@ -10,7 +10,8 @@
 // Define the overload of the data that the transform reads: complex elements, or real ones for real-to-complex.
 #pragma once
 
-#include <cuda_fp16.h>
+struct __half;  // include <cuda_fp16.h> to use these
+struct __half2;
 
 // Returns element `index` of row `row`. Called once for each element of each row, in any order and by any thread.
 //

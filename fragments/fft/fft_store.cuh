@@ -10,7 +10,8 @@
 // Define the overload of the data that the transform writes: complex elements, or real ones for complex-to-real.
 #pragma once
 
-#include <cuda_fp16.h>
+struct __half;  // include <cuda_fp16.h> to use these
+struct __half2;
 
 // Takes `value` as element `index` of row number `row`. Called once for each element of each row, in any order and by any
 // thread; all elements of the row have been read before.

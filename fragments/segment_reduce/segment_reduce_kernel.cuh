@@ -2,6 +2,9 @@
 // Reductions of consecutive elements.
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <cuda/std/cstdint>
 
 #include "place.cuh"

@@ -2,8 +2,8 @@
 // Neighbouring numbers of a row, as one access reads or writes them; in registers they are float. For callers too.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+struct __half;  // include <cuda_fp16.h> to use these, and <cuda_bf16.h>
+struct __nv_bfloat16;
 
 namespace segment_reduce {
 
@@ -20,19 +20,26 @@ template <>
 struct access_word<16> { using type = uint4; };
 
 // Exact.
-__device__ __forceinline__ float widen(float x) { return x; }
-__device__ __forceinline__ float widen(__half x) { return __half2float(x); }
-__device__ __forceinline__ float widen(__nv_bfloat16 x) {
-  return __uint_as_float(static_cast<unsigned int>(__bfloat16_as_ushort(x)) << 16);
+template <typename T>
+__device__ __forceinline__ float widen(const T& x) {
+  return static_cast<float>(x);
+}
+__device__ __forceinline__ float widen(const __nv_bfloat16& x) {
+  unsigned short bits;
+  memcpy(&bits, &x, sizeof(bits));
+  return __uint_as_float(static_cast<unsigned int>(bits) << 16);
 }
 
 // Rounded to nearest if the stored type is narrower: of bfloat16 by integers, as no instruction does on every
 // architecture, so that the same code is for all.
-__device__ __forceinline__ void narrow(float& stored, float x) { stored = x; }
-__device__ __forceinline__ void narrow(__half& stored, float x) { stored = __float2half_rn(x); }
+template <typename T>
+__device__ __forceinline__ void narrow(T& stored, float x) {
+  stored = static_cast<T>(x);
+}
 __device__ __forceinline__ void narrow(__nv_bfloat16& stored, float x) {
-  const unsigned int bits = __float_as_uint(x), rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  stored = __ushort_as_bfloat16(x == x ? rounded : 0x7fff);
+  const unsigned int bits = __float_as_uint(x);
+  const unsigned short rounded = x == x ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fff;
+  memcpy(&stored, &rounded, sizeof(rounded));
 }
 
 // Whether numbers from here on can be accessed V at a time. Arrays may begin at any of their numbers.

@@ -14,6 +14,9 @@ from tests.support.shipped import ARCHS, check_links, check_plans, cover
 CHOSEN = {"reduce": "sum", "data_type": "float", "index_type": "int64_t", "veclen": "4"}
 #: The relu of an element times its weight; both are found by an index.
 LOAD = """
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 struct gathered {
   const long long* indices;
   const float* weights;
@@ -29,6 +32,9 @@ __device__ void segment_load(const TYPE* values, unsigned long long element, uns
 """
 #: The row plus a bias of each column.
 STORE = """
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 __device__ void segment_store(TYPE* output, unsigned long long row, unsigned int column, unsigned int width,
                               const float (&value)[VECLEN], void* info) {
   float sum[VECLEN];
