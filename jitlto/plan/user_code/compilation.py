@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from jitlto.base.cache_dir import CacheDir
 from jitlto.base.cached import cached_property, decoder
-from jitlto.base.errors import JitltoError
+from jitlto.base.errors import CompileError, JitltoError
 from jitlto.base.versions import Architecture
 from jitlto.compile import nvrtc_program as nvrtc
 from jitlto.compile.headers import HeaderSearch
@@ -89,6 +89,8 @@ def compile_once(
     key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
 
     def make(kind: ImageKind) -> bytes:
+        with suppress(CompileError):  # in half the time; most sources need nothing that is left out, such as textures
+            return nvrtc.run_step(source, nvrtc.Step(kind, architecture, (*options, "--minimal"))).data
         return nvrtc.run_step(source, nvrtc.Step(kind, architecture, options)).data
 
     def keep(ltoir: bytes) -> bytes:

@@ -125,9 +125,10 @@ TOOLKIT = "__half2float(__float2half(a)) + cuda::std::numeric_limits<float>::max
         ["#include <cuda/std/limits>\n#include <cuda_fp16.h>\n" + OP.replace("a * 3.0f", TOOLKIT)],
         ["__constant__ float factor = 3.0f;\n" + OP.replace("3.0f", "factor")],
         ["// größer – 大\n" + OP],
+        ["__constant__ cudaTextureObject_t image;\n" + OP.replace("a * 3.0f", "tex1Dfetch<float>(image, int(a))")],
         [CALLS_ELSEWHERE, "__device__ float elsewhere(float a) { return a + 1.0f; }"],
     ],
-    ids=["interface", "toolkit headers", "own constant", "not ASCII", "two sources"],
+    ids=["interface", "toolkit headers", "own constant", "not ASCII", "texture", "two sources"],
 )
 def test_what_a_source_may_hold(planner: Planner, texts: list[str]) -> None:
     for number, text in enumerate(texts):
