@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -19,7 +19,6 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.source.load import family as find_family
 
 if TYPE_CHECKING:
-    from jitlto.frameworks.fusion import Fused
     from jitlto.plan.plan import Plan
 
 
@@ -70,7 +69,8 @@ class Operator(Shared):
             size; the values of all other flags are to be named.
         prologue: Where a function can make the elements of an argument.
         epilogue: Where a function can be applied to the elements of the output.
-        fused: The functions there, for :meth:`with_epilogue` and :func:`jitlto.torch_fusion` to say.
+        sources: What takes the place of groups, for :meth:`with_epilogue` and :func:`jitlto.torch_fusion` to say:
+            functions of the :class:`Case` that return a name for messages, and CUDA C++.
 
     Raises:
         OperatorError: If the declaration contradicts itself.
@@ -90,7 +90,7 @@ class Operator(Shared):
     examples: Sequence[Mapping[str, Sequence[object]]] = ({},)
     prologue: Seam | None = None
     epilogue: Seam | None = None
-    fused: Mapping[str, Fused] = field(default_factory=dict)
+    sources: Sequence[Callable[[Case], tuple[str, str]]] = ()
 
     def __post_init__(self) -> None:
         _check(self)
@@ -176,8 +176,8 @@ class Operator(Shared):
         """Return an error about this operator, by default of a call."""
         return OperatorError(what, code=f"operator-{case}", where=self.qualname, hint=hint)
 
-    def results(self, case: Case, *, of_kernel: bool = False) -> tuple[tuple[tuple[Any, ...], str], ...]:
-        """Return shape and dtype of each output of a call; or ``of_kernel``, before a function that is fused."""
+    def results(self, case: Case) -> tuple[tuple[tuple[Any, ...], str], ...]:
+        """Return shape and dtype of each output of a call."""
         found = []
         for output in self.outputs:
             shape = output.shape(case) if callable(output.shape) else shape_of(self.patterns[output.name], case)
@@ -186,8 +186,6 @@ class Operator(Shared):
             if dtype not in DTYPES:
                 what = f"output {output.name} has an unknown dtype {dtype!r}"
                 raise self.error(what, f"the dtypes are {', '.join(DTYPES)}")
-            if "epilogue" in self.fused and not of_kernel:
-                dtype = self.fused["epilogue"].make(str(dtype)).dtype
             found.append((tuple(shape), str(dtype)))
         return tuple(found)
 
@@ -202,23 +200,21 @@ class Operator(Shared):
         if 0 in (launch.grid if isinstance(launch.grid, tuple) else (launch.grid,)):
             launch = None
         parts = enumerate((*self.arguments, *self.outputs))
-        places = {part.name: place for place, part in parts if not isinstance(part, Flag)}
+        places: dict[str, int | None] = {"prologue": None, "epilogue": None}  # where nothing is fused
+        places |= {part.name: place for place, part in parts if not isinstance(part, Flag)}
         missing = {array.name for array in self.arrays if array.optional} - case.given
         parameters: list[tuple[Any, Any]] = []
         for each in self.parameters:
-            if each in ("prologue", "epilogue") and each not in places:
-                function = self.fused.get(each)
-                parameters.append((function and function.find_inputs(places), None))
+            if isinstance(each, tuple):
+                parameters.append((tuple(places[name] for name in each), None))
             elif not isinstance(each, str):
                 parameters.append((None, each(case) if callable(each) else each))
             elif each in places:
                 parameters.append((None if each in missing else places[each], None))
             else:
                 parameters.append((None, getattr(case, each)))
-        outputs, sources = self.results(case, of_kernel=True), dict[str, str]()
-        for function in self.fused.values():
-            sources |= function.sources(self, case, *outputs[0])
-        return Call(outputs, chosen, launch, tuple(parameters), sources)
+        sources = dict(source(case) for source in self.sources)
+        return Call(self.results(case), chosen, launch, tuple(parameters), sources)
 
     @cached_property
     def loaded(self) -> KernelFamily:
@@ -238,9 +234,7 @@ class Operator(Shared):
         """Return the launcher of the kernel of a call."""
         if call.sources:
             return self.loaded.load(self.plan(call))
-        how = {"entry": self.entry, "link_options": self.link_options}
-        known: dict[str, Any] = {name: value for name, value in how.items() if value is not None}
-        return self.loaded.launcher(**known | dict(call.configuration))
+        return self.loaded.launcher(entry=self.entry, link_options=self.link_options, **call.configuration)
 
     def with_epilogue(self, expression: str, *, dtype: str | None = None, **inputs: str | float) -> Operator:
         """Return an operator whose kernel applies a function to each element of the output before it is written.
@@ -284,7 +278,7 @@ def _check(operator: Operator) -> None:
         what = "an operator without outputs and mutated arguments has no effect"
         raise operator.error(what, "declare what the kernel writes to", case="output")
     for parameter in operator.parameters:
-        if not isinstance(parameter, str | int | float | None) and not callable(parameter):
+        if not (isinstance(parameter, str | int | float | None) or callable(parameter) or operator.sources):
             what = f"parameter {parameter!r} is neither a name nor a number, None or a function"
             raise operator.error(what, "name what the kernel is passed", case="parameter")
     if operator.backward is not None:

@@ -78,7 +78,8 @@ def _check_arguments(
             continue
         target, part = pointed_type(parameter), None if place is None else parts[place]
         if place is not None and isinstance(part, Array | Output):
-            _check_array(parameter, target, given[place][1])
+            if isinstance(part, Array) or not call.sources:  # what a function writes has a dtype of its own
+                _check_array(parameter, target, given[place][1])
             if place in written:
                 taken[place] = parameter
                 if "const" not in (target or "const").split():

@@ -7,7 +7,6 @@ function behind it has it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from importlib.resources import files
 from math import isfinite
 from struct import pack, unpack
@@ -51,6 +50,8 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     "gelu": ("f", "{a} * {T}(0.5) * (::erf({a} * {T}(0.7071067811865476)) + 1)"),
     "to": ("bifc", "{a}"), "where": ("bifc", "{a} ? {b} : {c}"),
 }  # fmt: skip
+#: What stands before each function.
+PRELUDE = (files("jitlto.frameworks") / "fused.cuh").read_text("utf-8")
 _PLACES = {"element": "row * columns + column", "row": "row", "column": "column", "one": "0"}
 _PLACE = "unsigned long long row, unsigned long long column, unsigned long long columns"
 _TEXT = """namespace fused {{
@@ -170,7 +171,7 @@ class Printer:
 
     def _read(self, number: int, item: Input) -> str:
         if item.dtype == "float":
-            return f"const double x{number} = fused::number(info, {number});"
+            return f"const double x{number} = __ldg(static_cast<const double*>(info) + {2 * number});"
         stored, computed, _ = STORED[item.dtype]
         if item.access == "gathered":
             how = f"gather<{stored}>(info, {number}, x{number - 1}[0], column, columns, x{number})"
@@ -198,8 +199,7 @@ def constant(number: Number) -> Value:
     if isinstance(number, int):
         if not -(2**63) <= number < 2**63:
             raise UnsupportedError(f"the integer {number}")
-        text = f"{number}LL" if number > -(2**63) else "(-9223372036854775807LL - 1)"
-        return Value(text, "int64", has_dimensions=False)
+        return Value(f"static_cast<long long>({number % 2**64}ULL)", "int64", has_dimensions=False)
     if isinstance(number, complex):
         return Value(f"double2{{{_real(number.real)}, {_real(number.imag)}}}", "complex64", has_dimensions=False)
     return Value(_real(number), "float32", has_dimensions=False)
@@ -214,9 +214,3 @@ def rounded(text: str, dtype: str) -> str:
 def _real(number: float) -> str:
     bits = unpack("=q", pack("=d", number))[0]
     return repr(number) if isfinite(number) else f"__longlong_as_double({bits}LL)"
-
-
-@cache
-def prelude() -> str:
-    """Return the text that stands before each function."""
-    return (files("jitlto.frameworks") / "fused.cuh").read_text("utf-8")

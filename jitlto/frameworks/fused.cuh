@@ -27,13 +27,9 @@ template <typename From> FUSED void convert(From x, bool& y) { y = real(x) != 0 
 template <typename From> FUSED void convert(From x, float2& y) { y = {float(real(x)), float(imaginary(x))}; }
 template <typename From> FUSED void convert(From x, double2& y) { y = {double(real(x)), double(imaginary(x))}; }
 FUSED void convert(float x, half& y) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
-FUSED void convert(float x, bfloat16& y) {  // to nearest, ties to even
-#if __CUDA_ARCH__ >= 800
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
-#else
+FUSED void convert(float x, bfloat16& y) {  // to nearest, ties to even, as no instruction does on every architecture
   const unsigned bits = __float_as_uint(x);
   y.bits = x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-#endif
 }
 template <typename To, typename From> FUSED To to(From x) {
   To y;
@@ -59,16 +55,12 @@ template <typename Stored, typename T, int V> FUSED void read(const Stored* from
     part parts[sizeof(pack<Stored, V>) / sizeof(part)];
     unsigned int words[(sizeof(pack<Stored, V>) + 3) / 4];
   };
-#pragma unroll
   for (int i = 0; i < sizeof(all) / sizeof(part); ++i) { parts[i] = __ldg(reinterpret_cast<const part*>(from) + i); }
-#pragma unroll
   for (int i = 0; i < sizeof(words) / 4; ++i) { words[i] |= mask; }
-#pragma unroll
   for (int i = 0; i < V; ++i) { out[i] = to<T>(all.x[i]); }
 }
 template <typename Stored, typename T, int V> FUSED void write(Stored* to_, const T (&value)[V]) {
   pack<Stored, V> all;
-#pragma unroll
   for (int i = 0; i < V; ++i) { all.x[i] = to<Stored>(value[i]); }
   *reinterpret_cast<pack<Stored, V>*>(to_) = all;
 }
@@ -77,7 +69,6 @@ template <typename Stored, typename T, int V> FUSED void write(Stored* to_, cons
 template <typename Stored> FUSED const Stored* array(const void* table, int n) {
   return reinterpret_cast<const Stored*>(__ldg(static_cast<const unsigned long long*>(table) + 2 * n));
 }
-FUSED double number(const void* table, int n) { return __ldg(static_cast<const double*>(table) + 2 * n); }
 
 // V neighbours in the row that an index means: a negative one counts from the end, as in PyTorch. What is outside is NaN,
 // or all bits, for which the table is read: a trap would have each element wait for the one before.
@@ -98,9 +89,8 @@ template <typename T> FUSED auto operator-(T a) -> decltype(T{-a.x, -a.y}) { ret
 template <typename T> FUSED auto operator*(T a, T b) -> decltype(T{a.x * b.x, a.y * b.y}) {
   return {a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x};
 }
+using ::fmod;
 template <typename T> FUSED T fmod(T a, T b) { return a % b; }
-FUSED float fmod(float a, float b) { return ::fmodf(a, b); }
-FUSED double fmod(double a, double b) { return ::fmod(a, b); }
 template <typename T> FUSED T remainder(T a, T b) {
   const T rest = fmod(a, b);
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;

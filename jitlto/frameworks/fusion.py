@@ -8,15 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from operator import eq
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from jitlto.base.text import suggest
 from jitlto.frameworks import functions
 from jitlto.frameworks.functions import COMPUTED, OPERATIONS, STORED, Function, Input, Printer, UnsupportedError, Value
-from jitlto.frameworks.parts import REQUIRED, Array, Case, Scalar, Seam
-
-#: An operator of ``declaration``, which imports this module.
-Operator: TypeAlias = Any
+from jitlto.frameworks.parts import REQUIRED, Array, Case, Scalar
 
 #: How many inputs a function has at most, and how many of them are arrays.
 MOST_INPUTS, _MOST_ARRAYS = 16, 8
@@ -25,29 +22,6 @@ _NAMES: Mapping[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Mod: "remainder", ast.Pow: "pow",
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne", ast.USub: "neg",
 }  # fmt: skip
-
-
-class Fused(NamedTuple):
-    """A function in the place of a group: what it reads, and what prints it for elements of a dtype."""
-
-    seam: Seam
-    inputs: Sequence[Input]
-    make: Callable[[str], Function]
-
-    def find_inputs(self, places: Mapping[str, int]) -> int | tuple[int, ...] | None:
-        """Return what the kernel is passed: an array, or else a table of all inputs, by their places in a call."""
-        found = tuple(places[each.name] for each in self.inputs)
-        return found[0] if len(found) == 1 and self.inputs[0].dtype != "float" else found or None
-
-    def sources(self, operator: Operator, case: Case, shape: Sequence[int], dtype: str) -> dict[str, str]:
-        """Return the CUDA C++ that takes the group's place in a call, by the name that messages have for it."""
-        for name, dtype_, access in self.inputs if operator.fused.get("epilogue") is self else ():
-            sizes = () if dtype_ == "float" else getattr(case, f"{name}_sizes")
-            if not is_read(access, sizes, shape):
-                what = f"{name} has the shape {sizes}, but is read by {access}"
-                raise operator.error(what, f"the output has the shape {shape}")
-        text = self.seam.source(case) if callable(self.seam.source) else self.seam.source
-        return {f"{self.seam.group}.cu": f"{functions.prelude()}{self.make(dtype).text}{text}"}
 
 
 def is_read(access: str, sizes: Sequence[Any], whole: Sequence[Any], same: Callable[[Any, Any], bool] = eq) -> bool:
@@ -60,13 +34,11 @@ def is_read(access: str, sizes: Sequence[Any], whole: Sequence[Any], same: Calla
     return len(sizes) == len(wanted) and all(map(same, sizes, wanted))
 
 
-def fuse(
-    operator: Operator, side: str, inputs: Sequence[Input], make: Callable[[str], Function], name: str
-) -> Operator:
+def fuse(operator: Any, side: str, inputs: Sequence[Input], make: Callable[[str], Function], name: str) -> Any:
     """Return an operator with a function at a seam, the ``prologue`` or the ``epilogue``.
 
     The function's inputs become arguments, before those that have a default. Of the argument that a prologue makes, a
-    call is given shape and dtype. ``name`` tells a function from others.
+    call is given shape and dtype. ``make`` prints the function for elements of a dtype, ``name`` tells it from others.
     """
     seam = getattr(operator, side)
     if seam is None:
@@ -75,23 +47,42 @@ def fuse(
     if count > _MOST_ARRAYS or len(inputs) > MOST_INPUTS:
         what = f"a function of {len(inputs)} inputs, {count} of them arrays"
         raise operator.error(what, f"use {MOST_INPUTS} at most, {_MOST_ARRAYS} of them arrays", side)
-    made = seam.array if side == "prologue" else None
+
+    def source(case: Case) -> tuple[str, str]:
+        ((shape, dtype),) = operator.results(case)
+        for item, kind, access in inputs if side == "epilogue" else ():
+            sizes = () if kind == "float" else getattr(case, f"{item}_sizes")
+            if not is_read(access, sizes, shape):
+                what = f"{item} has the shape {sizes}, but is read by {access}"
+                raise operator.error(what, f"the output has the shape {shape}")
+        text = seam.source(case) if callable(seam.source) else seam.source
+        return f"{seam.group}.cu", f"{functions.PRELUDE}{make(dtype).text}{text}"
+
+    made, outputs = None, operator.outputs
+    if side == "prologue":
+        made = seam.array
+    else:
+        outputs = [replace(outputs[0], dtype=lambda case: make(operator.results(case)[0][1]).dtype)]
     arguments = [replace(each, optional=True) if each.name == made else each for each in operator.arguments]
     for item, dtype, _ in inputs:
         arguments.append(Scalar(item, "float") if dtype == "float" else Array(item, dtype, f"*{item}_sizes"))
+    names = tuple(each.name for each in inputs)
+    passed = {side: names[0] if len(names) == count == 1 else names or None, made: None}
     digest = hashlib.sha256(f"{operator.qualname} {side} {name}".encode()).hexdigest()
-    changes: dict[str, Any] = {side: None, "fused": {**operator.fused, side: Fused(seam, inputs, make)}}
+    changes: dict[str, Any] = {side: None}
     return replace(
         operator,
         qualname=f"{operator.qualname}_{digest[:16]}",
         arguments=sorted(arguments, key=lambda argument: argument.default is not REQUIRED),
-        parameters=[None if each == made else each for each in operator.parameters],
+        outputs=outputs,
+        parameters=[passed.get(each, each) for each in operator.parameters],
         backward=None,
+        sources=(*operator.sources, source),
         **changes,
     )
 
 
-def with_epilogue(operator: Operator, expression: str, dtype: str | None, given: Mapping[str, str | float]) -> Operator:
+def with_epilogue(operator: Any, expression: str, dtype: str | None, given: Mapping[str, str | float]) -> Any:
     """Return an operator with an expression as its epilogue; see :meth:`Operator.with_epilogue`."""
     parsed = _Expression(operator, expression, given)
     if dtype is not None and dtype not in COMPUTED:
@@ -114,7 +105,7 @@ def with_epilogue(operator: Operator, expression: str, dtype: str | None, given:
 class _Expression:
     """An expression such as ``gelu(v * scale + bias[col])``, checked, with what it reads."""
 
-    def __init__(self, operator: Operator, text: str, given: Mapping[str, str | float]) -> None:
+    def __init__(self, operator: Any, text: str, given: Mapping[str, str | float]) -> None:
         self._operator, self._text, self._given = operator, text, given
         self._accesses: dict[str, str] = {}
         for name, what in given.items():

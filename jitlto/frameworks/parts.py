@@ -150,7 +150,7 @@ class Call:
     """A call of an operator, with all that follows from its shapes, dtypes and flags.
 
     Args:
-        results: Shape and dtype of each output, as the kernel takes it.
+        results: Shape and dtype of each output.
         configuration: The parameter values that choose the kernel.
         launch: Its launch configuration; None if there is nothing to launch.
         parameters: Of each argument of the kernel, its position among the operator's arguments and, behind these,
@@ -159,7 +159,7 @@ class Call:
     """
 
     results: tuple[tuple[tuple[Any, ...], str], ...]
-    configuration: Mapping[str, object]
+    configuration: Mapping[str, Any]
     launch: Launch | None
     parameters: tuple[tuple[Any, Any], ...]
     sources: Mapping[str, str] = field(default_factory=dict)

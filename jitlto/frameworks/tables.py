@@ -1,9 +1,7 @@
-"""Tables of words in device memory, which kernels read the addresses of their inputs from."""
+"""Tables in device memory, which kernels read the addresses of their inputs from."""
 
 import threading
 from typing import Any
-
-import numpy as np
 
 from jitlto.base.errors import LaunchError
 from jitlto.cuda.device import allowed_in_captures
@@ -24,32 +22,29 @@ class Tables:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._captured: dict[tuple[int, ...], int] = {}
-        self._recent: dict[tuple[int, ...], int] = {}  # the last ones behind
+        self._captured: dict[bytes, int] = {}
+        self._recent: dict[bytes, int] = {}  # the last ones behind
         self._free: list[int] = []
         self._stream: Any = None
 
-    def find(self, words: tuple[int, ...], is_captured: bool) -> int:
+    def find(self, data: bytes, is_captured: bool) -> int:
         """Return the address of a table; its device is the current one."""
         with self._lock:
-            address = self._captured.get(words) or self._recent.pop(words, 0)
-            if not address:
-                with allowed_in_captures():
-                    address = self._write(words, is_captured)
-            (self._captured if is_captured or words in self._captured else self._recent)[words] = address
+            address = self._captured.get(data) or self._recent.pop(data, 0) or self._write(data, is_captured)
+            (self._captured if is_captured or data in self._captured else self._recent)[data] = address
             return address
 
-    def _write(self, words: tuple[int, ...], is_captured: bool) -> int:
-        if self._stream is None:
-            self._stream = _call(driver.cuStreamCreate, driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
-        if not self._free and len(self._recent) >= _MOST_TABLES and not is_captured:
-            _call(driver.cuCtxSynchronize)
-            self._free = [self._recent.pop(old) for old in list(self._recent)[: _MOST_TABLES // 2]]
-        address = self._free.pop() if self._free else int(_call(driver.cuMemAlloc, _SIZE))
-        data = np.array(words, np.uint64)
-        _call(driver.cuMemcpyHtoDAsync, address, data, data.nbytes, self._stream)
-        _call(driver.cuStreamSynchronize, self._stream)
-        return address
+    def _write(self, data: bytes, is_captured: bool) -> int:
+        with allowed_in_captures():
+            if self._stream is None:
+                self._stream = _call(driver.cuStreamCreate, driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
+            if not self._free and len(self._recent) >= _MOST_TABLES and not is_captured:
+                _call(driver.cuCtxSynchronize)
+                self._free = [self._recent.pop(old) for old in list(self._recent)[: _MOST_TABLES // 2]]
+            address = self._free.pop() if self._free else int(_call(driver.cuMemAlloc, _SIZE))
+            _call(driver.cuMemcpyHtoDAsync, address, data, len(data), self._stream)
+            _call(driver.cuStreamSynchronize, self._stream)
+            return address
 
 
 def _call(function: Any, *args: Any) -> Any:

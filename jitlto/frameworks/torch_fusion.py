@@ -56,26 +56,23 @@ class Fusion(CustomGraphPass):  # type: ignore[misc]
 
 def _fuse(operator: Operator, call: Node) -> None:
     """Replace a call, and the chains that its kernel takes, by one call."""
-    given = {argument.name: argument.default for argument in operator.arguments}
+    given: dict[str, Any] = {argument.name: argument.default for argument in operator.arguments}
     given |= dict(zip(given, call.args, strict=False)) | dict(call.kwargs)
-    found = {
-        "epilogue": _behind(call) if operator.epilogue else None,
-        "prologue": _before(given, operator.prologue.array) if operator.prologue else None,
-    }
+    found = {"epilogue": _behind(call)} if operator.epilogue else {}
+    made = given[operator.prologue.array] if operator.prologue else None
+    if made and len(made.users) == 1 and list(given.values()).count(made) == 1 and not _refusal(made, _shape(made)):
+        found["prologue"] = _collect("prologue", made)
     chains, arguments, nodes = dict[str, _Chain](), None, [call]
     for side, chain in found.items():
-        if chain:
-            try:
-                text, arrays = _describe(operator, given, {**chains, side: chain})
-                with call.meta["val"].fake_mode:  # compiles the function, and checks it against the kernel
-                    _fake(text, [node.meta["val"] for node in arrays])
-            except (JitltoError, UnsupportedError) as error:
-                _log.info("%s: not fused: %s", call, error)
-                continue
-            _log.info("%s: fused with %s", call, ", ".join(map(str, chain.nodes)))
-            chains[side], arguments = chain, (text, arrays)
-            nodes = [*nodes, *chain.nodes] if side == "epilogue" else [*chain.nodes, *nodes]
+        try:
+            if chain:
+                arguments = _describe(operator, call, given, {**chains, side: chain})
+                chains[side] = chain
+                nodes = [*nodes, *chain.nodes] if side == "epilogue" else [*chain.nodes, *nodes]
+        except (JitltoError, UnsupportedError) as error:
+            _log.info("%s: not fused: %s", call, error)
     if arguments:
+        _log.info("fused: %s", ", ".join(map(str, nodes)))
         with call.graph.inserting_after(nodes[-1]):
             new = call.graph.call_function(torch.ops.jitlto.fused.default, arguments)
         new.meta.update(nodes[-1].meta)
@@ -84,22 +81,27 @@ def _fuse(operator: Operator, call: Node) -> None:
             call.graph.erase_node(node)
 
 
-def _describe(operator: Operator, given: Mapping[str, Any], chains: Mapping[str, _Chain]) -> tuple[str, list[Node]]:
+def _describe(
+    operator: Operator, call: Node, given: Mapping[str, Any], chains: Mapping[str, _Chain]
+) -> tuple[str, list[Node], str]:
     """Return the arguments of the call of ``jitlto::fused`` that takes the place of a call and chains."""
     arrays = {each.name: given[each.name] for each in operator.arrays if given[each.name] is not None}
     values = {name: None if name in arrays else value for name, value in given.items()}
     if any(isinstance(value, Node) for value in values.values()):
         raise UnsupportedError("a number varies")
-    what: dict[str, Any] = {"operator": operator.qualname, "values": values}
-    if operator.prologue and "prologue" in chains:
-        del arrays[operator.prologue.array]
-        what["whole"] = chains["prologue"].whole
-        if not what["whole"]:
-            raise UnsupportedError(f"nothing that is read has the shape of {operator.prologue.array}")
+    made = None
+    if operator.prologue and (before := chains.get("prologue")):
+        made = operator.prologue.array, before.function.dtype, before.whole
+        del arrays[made[0]]
+        if not before.whole:
+            raise UnsupportedError(f"nothing that is read has the shape of {made[0]}")
     for chain in chains.values():
         arrays |= chain.arrays
-    what["functions"] = {side: chain.function for side, chain in chains.items()}
-    return json.dumps({**what, "arrays": list(arrays)}), list(arrays.values())
+    functions = {side: chain.function for side, chain in chains.items()}
+    text = json.dumps({"values": values, "arrays": list(arrays), "made": made, "functions": functions})
+    with call.meta["val"].fake_mode:  # compiles the functions, and checks them against the kernel
+        _fake(text, [node.meta["val"] for node in arrays.values()], operator.qualname)
+    return text, list(arrays.values()), operator.qualname
 
 
 # --- chains of operations ---
@@ -117,17 +119,10 @@ def _behind(call: Node) -> _Chain | None:
             awaited.remove(node)
             last = last if awaited else node  # nothing else uses what was computed so far
             awaited |= node.users.keys()
-    return _gather("epilogue", last, call) if last else None
+    return _collect("epilogue", last, call) if last else None
 
 
-def _before(given: Mapping[str, Any], name: str) -> _Chain | None:
-    """Return the chain that makes an argument and nothing else."""
-    node = given[name]
-    is_alone = isinstance(node, Node) and len(node.users) == 1 and list(given.values()).count(node) == 1
-    return _gather("prologue", node) if is_alone and not _refusal(node, _shape(node)) else None
-
-
-def _gather(side: str, last: Node, start: Node | None = None) -> _Chain:
+def _collect(side: str, last: Node, start: Node | None = None) -> _Chain:
     """Return the chain of an operation that is not refused, and of all that is only there for it, behind ``start``."""
     kept, nodes = set[Node](), {last: None}
     for node in reversed(last.graph.nodes):  # what uses a node is behind it
@@ -199,12 +194,8 @@ class _Chain:
 
 def _find_gather(node: Node) -> tuple[Node, Node] | None:
     """Return the index by which a node takes rows of an array, and the array; None if it does something else."""
-    match _name(node), node.args:
-        case (
-            ("index", (Node() as data, [Node() as index]))
-            | ("index_select", (Node() as data, 0, Node() as index))
-            | ("embedding", (Node() as data, Node() as index, *_))
-        ):
+    match (_name(node), *node.args):
+        case ("index", data, [index]) | ("index_select", data, 0, index) | ("embedding", data, index, *_):
             is_rows = len(_shape(data)) == 2 and len(_shape(index)) == 1 and data.meta["val"].is_contiguous()
             return (index, data) if is_rows and _dtype(index) in ("int32", "int64") else None
     return None
@@ -213,54 +204,51 @@ def _find_gather(node: Node) -> tuple[Node, Node] | None:
 def _access(node: Node, whole: Sequence[Any]) -> str:
     """Return where an array is read for the elements of a whole; what is read otherwise is an UnsupportedError."""
     value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or not value.is_contiguous() or value.is_conj() or value.is_neg():
-        raise UnsupportedError(f"{node} is no array in plain contiguous memory")
-    shape = (*[1] * (len(whole) - value.dim()), *value.shape)
-    for access in ("element", "one", "row", "column"):
-        if is_read(access, shape, whole, _same):
-            return access
-    raise UnsupportedError(f"{node} is broadcast along other dimensions than rows or columns")
+    if isinstance(value, torch.Tensor) and value.is_contiguous() and not (value.is_conj() or value.is_neg()):
+        shape = (*[1] * (len(whole) - value.dim()), *value.shape)
+        for access in ("element", "one", "row", "column"):
+            if is_read(access, shape, whole, lambda one, other: statically_known_true(one == other)):
+                return access
+    raise UnsupportedError(f"{node} is not read by element, row or column from contiguous memory")
 
 
 # --- calls ---
 
-_loads = cache(json.loads)
-
 
 @cache
-def _make(operator: Operator | None, text: str) -> Implementation:
-    what = _loads(text)
+def _make(operator: Operator | None, name: str, text: str) -> tuple[Implementation, dict[str, Any]]:
+    """Return what runs a call of ``jitlto::fused``, and what its text says."""
+    what = json.loads(text)
     if operator is None or [argument.name for argument in operator.arguments] != list(what["values"]):
         error = "the operator is not registered with the arguments that it had when this code was compiled"
         hint = "make it by jitlto.torch_operator before, or compile the code again: torch.compiler.reset()"
-        raise OperatorError(error, code="operator-framework", where=what["operator"], hint=hint)
+        raise OperatorError(error, code="operator-framework", where=name, hint=hint)
     for side, (source, inputs, dtype) in what["functions"].items():
         function = Function(source, [Input(*each) for each in inputs], dtype)
         operator = fuse(operator, side, function.inputs, lambda _, made=function: made, text)  # type: ignore[misc]
-    return Implementation(operator, torch_operator.make_backend())
+    return Implementation(operator, torch_operator.make_backend()), what
 
 
-def _bind(text: str, arrays: Sequence[Any]) -> tuple[Implementation, list[Any]]:
+def _bind(text: str, arrays: Sequence[Any], name: str) -> tuple[Implementation, list[Any]]:
     """Return what runs a call of ``jitlto::fused``, and the arguments of its operator."""
-    what = _loads(text)
-    operator = torch_operator.declared(what["operator"])
-    made, values = _make(operator, text), what["values"] | dict(zip(what["arrays"], arrays, strict=True))
-    if operator and operator.prologue and "prologue" in what["functions"]:
-        first, *gathered = what["whole"]
+    made, what = _make(torch_operator.declared(name), name, text)
+    values = what["values"] | dict(zip(what["arrays"], arrays, strict=True))
+    if what["made"]:
+        array, dtype, (first, *gathered) = what["made"]
         shape = tuple(values[first].shape)
-        for name in gathered:
-            shape += tuple(values[name].shape[1:])
-        values[operator.prologue.array] = shape, what["functions"]["prologue"][2]
+        for each in gathered:
+            shape += tuple(values[each].shape[1:])
+        values[array] = shape, dtype
     return made, [values[argument.name] for argument in made.operator.arguments]
 
 
-def _run(text: str, arrays: Sequence[Any]) -> Any:
-    made, arguments = _bind(text, arrays)
+def _run(text: str, arrays: Sequence[Any], name: str) -> Any:
+    made, arguments = _bind(text, arrays, name)
     return made.call(*arguments)
 
 
-def _fake(text: str, arrays: Sequence[Any]) -> Any:
-    made, arguments = _bind(text, arrays)
+def _fake(text: str, arrays: Sequence[Any], name: str) -> Any:
+    made, arguments = _bind(text, arrays, name)
     return torch_operator.fake(made.operator, *arguments)
 
 
@@ -278,12 +266,8 @@ def _name(node: Node) -> str:
     return node.target.name().partition("::")[2].partition(".")[0] if is_own else ""
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(statically_known_true(one == other))
-
-
 _library = torch.library.Library("jitlto", "FRAGMENT")  # operators live as long as theirs
 _tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
-_library.define("fused(str function, Tensor[] arrays) -> Tensor", tags=_tags)
+_library.define("fused(str functions, Tensor[] arrays, str operator) -> Tensor", tags=_tags)
 _library.impl("fused", _run, torch_operator.make_backend().key)
 torch.library.register_fake("jitlto::fused", _fake, lib=_library)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import itemgetter
-from struct import pack, unpack
+from struct import pack
 from typing import Any
 
 import torch
@@ -37,9 +37,9 @@ class Cuda:
         self.guard: Callable[[int], AbstractContextManager[object]] = torch.cuda.device
         self._tables: defaultdict[int, Tables] = defaultdict(Tables)
 
-    def table(self, words: tuple[int, ...], index: int) -> int:
-        """Return the address of device memory that holds some words of 64 bits, for as long as work may read it."""
-        return self._tables[index].find(words, torch.cuda.is_current_stream_capturing())
+    def table(self, data: bytes, index: int) -> int:
+        """Return the address of device memory that holds some bytes, for as long as work may read it."""
+        return self._tables[index].find(data, torch.cuda.is_current_stream_capturing())
 
     def keep(self, tensors: Sequence[Any], index: int) -> None:
         """Have the allocator keep the memory of tensors until the work that is in the current stream now has ended.
@@ -144,11 +144,11 @@ def returned(outputs: Sequence[Any]) -> Any:
     return outputs[0] if len(outputs) == 1 else tuple(outputs) if outputs else None
 
 
-def _words(value: Any) -> tuple[int, int]:
-    """Return an input of a function as a table holds it: the address of an array and its rows, or a number's bits."""
+def _entry(value: Any) -> bytes:
+    """Return what a table of a function's inputs holds: the address of an array and its rows, or a number."""
     if isinstance(value, torch.Tensor):
-        return value.data_ptr(), value.shape[:1].numel()
-    return unpack("=Q", pack("=d", value))[0], 0
+        return pack("=QQ", value.data_ptr(), value.shape[:1].numel())
+    return pack("=dQ", value, 0)
 
 
 class Implementation:
@@ -161,8 +161,7 @@ class Implementation:
         self._arrays = tuple(n for n, argument in numbered if isinstance(argument, Array))
         self._keyed = tuple(n for n, argument in numbered if not isinstance(argument, Scalar))
         self._mutated = tuple(n for n, argument in numbered if isinstance(argument, Array) and argument.mutated)
-        vectors = {each.name for function in operator.fused.values() for each in function.inputs}
-        self._aligned = frozenset(n for n, argument in numbered if argument.name in vectors)
+        self._is_fused = bool(operator.sources)
         # By flags, shapes, dtypes and devices: functions that make the outputs; one that launches the kernel, or None;
         # what that takes beside the call's own, the grid, the block and numbers; and one that chooses what it takes of
         # the stream, these, the arguments and the outputs.
@@ -190,7 +189,7 @@ class Implementation:
                 key += (value,)
             else:
                 key += (value.shape, value.dtype, value.device)
-                if not value.is_contiguous() or (number in self._aligned and value.data_ptr() % 16):
+                if not value.is_contiguous() or (self._is_fused and value.data_ptr() % 16):  # as Inductor does
                     copied = value.clone(memory_format=torch.contiguous_format)
                     passed = (*passed[:number], copied, *passed[number + 1 :])
         makers, launch, values, choose = self._calls.get(key) or self._learn(key, args)
@@ -214,8 +213,8 @@ class Implementation:
         args, taken = given[first:], list(given[:3])
         for place, value in parameters:
             if isinstance(place, tuple):
-                words = tuple(word for number in place for word in _words(args[number]))
-                taken.append(self._backend.table(words, args[self._first].get_device()))
+                table = b"".join(_entry(args[number]) for number in place)
+                taken.append(self._backend.table(table, args[self._first].get_device()))
             elif place is None:
                 taken.append(value)
             else:
@@ -225,11 +224,10 @@ class Implementation:
     def _learn(self, key: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
         """Find what follows from a call that there was not before."""
         operator, device = self.operator, args[self._first].device
-        case = bind(operator, args)
-        made = operator.resolve(case)
+        made = operator.resolve(bind(operator, args))
         makers = [  # torch.empty takes longer: shapes are given in many ways
             partial(torch.empty_strided, tuple(each.shape), each.stride(), dtype=each.dtype, device=device)
-            for each in make_outputs(operator.results(case), "meta")
+            for each in make_outputs(made.results, "meta")
         ]
         known: tuple[Any, ...] = makers, None, (), None
         if made.launch is not None:

@@ -25,7 +25,7 @@ import jitlto
 from docs.examples.operators import declare_inverse, declare_segment_reduce, declare_transform
 from jitlto.build.pipeline import build
 from jitlto.families.declaration import find_family, load_family
-from jitlto.frameworks.functions import prelude
+from jitlto.frameworks.functions import PRELUDE
 from tests.benchmarks import script, svg
 from tests.benchmarks.script import Options, Result
 from tests.benchmarks.timing import in_turn, ratio, summaries
@@ -327,7 +327,7 @@ def _numbers(seeds: range) -> Result:
         for number, (text, given) in enumerate(zip(texts, inputs, strict=True))
         if text
     ]
-    module = cp.RawModule(code=prelude() + "".join(kernels), options=("-std=c++17",))
+    module = cp.RawModule(code=PRELUDE + "".join(kernels), options=("-std=c++17",))
     for number, (function, given, theirs) in enumerate(zip(functions, inputs, inductor, strict=True)):
         found["chains"] += 1
         if not texts[number]:

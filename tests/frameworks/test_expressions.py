@@ -56,7 +56,7 @@ def test_inputs_are_read_by_element_row_column_or_once(
 def test_a_function_stands_before_what_the_seam_says() -> None:
     made = _TRANSFORM.with_epilogue("v * a[row] + b", a="float32", b="float", dtype="complex128")
     call = _resolved(made, ((10,), "float32"), 0.5)
-    assert (call.results[0][1], call.parameters[-1]) == ("complex64", ((1, 2), None))
+    assert (call.results[0][1], call.parameters[-1]) == ("complex128", ((1, 2), None))
     assert made.results(made.bind([_X, ((10,), "float32"), 0.5, "forward"]))[0][1] == "complex128"
     (name, text), *others = call.sources.items()
     assert (name, others) == ("fft_store.cu", [])

@@ -7,13 +7,13 @@ import pytest
 from jitlto.frameworks.functions import (
     COMPUTED,
     OPERATIONS,
+    PRELUDE,
     STORED,
     Input,
     Printer,
     UnsupportedError,
     Value,
     constant,
-    prelude,
     promote,
     rounded,
 )
@@ -46,7 +46,7 @@ def test_every_operation_compiles_for_every_dtype_that_it_takes(fft: KernelFamil
             taken += 1
             total = printer.apply("add", [total, made])
     assert taken > 200
-    source = prelude() + printer.finish(total, "complex64").text + _STORE
+    source = PRELUDE + printer.finish(total, "complex64").text + _STORE
     chosen = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "64", "load": "identity"}
     plan = fft.planner(**chosen).add_source(source).plan(arch="sm_90")
     assert plan.link().cubin
@@ -68,7 +68,7 @@ __device__ float2 fft_load(const float2*, unsigned row, unsigned index, unsigned
 }
 """
     chosen = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "64", "store": "identity"}
-    planner = fft.planner(**chosen).add_source(prelude() + function.text + load)
+    planner = fft.planner(**chosen).add_source(PRELUDE + function.text + load)
     assert planner.plan(arch="sm_90").link().cubin
 
 
@@ -125,4 +125,4 @@ def test_numbers_are_printed_exactly(fft: KernelFamily, number: Any) -> None:
     printer = Printer()
     made = printer.apply("add", [Value("v", "complex64"), printer.apply("to", [number], "complex64")])
     chosen = {"kind": "c2c", "direction": "forward", "data_type": "float", "size": "2", "load": "identity"}
-    fft.planner(**chosen).add_source(prelude() + printer.finish(made, "complex64").text + _STORE).plan(arch="sm_90")
+    fft.planner(**chosen).add_source(PRELUDE + printer.finish(made, "complex64").text + _STORE).plan(arch="sm_90")

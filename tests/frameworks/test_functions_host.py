@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jitlto import torch_operator
-from jitlto.frameworks.functions import prelude
+from jitlto.frameworks.functions import PRELUDE
 from tests.support.chains import SHIM, element_operator, make_chain, make_kernel, printed
 from tests.support.lazy import Lazy
 
@@ -22,7 +22,7 @@ def test_random_chains_agree_with_pytorch(tmp_path: Path) -> None:
     element = torch_operator(element_operator())
     fake = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
     chains = {seed: chain for seed in range(150) if "float16" not in (chain := make_chain(seed))[1:]}
-    source = SHIM + prelude()
+    source = SHIM + PRELUDE
     for seed, (function, dtype, _) in chains.items():
         with fake:
             v, w = (torch.empty(_COUNT, dtype=getattr(torch, dtype), device="cuda") for _ in range(2))

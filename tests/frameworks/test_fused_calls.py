@@ -97,11 +97,11 @@ class HostFamily:
 class HostBackend(CpuBackend):
     """Keeps tables in the memory of the host."""
 
-    tables: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    tables: dict[bytes, Any] = field(default_factory=dict)
 
-    def table(self, words: tuple[int, ...], index: int) -> int:
-        """Return the address of words."""
-        made = self.tables.setdefault(words, np.array([*words, *[0] * (32 - len(words))], np.uint64))
+    def table(self, data: bytes, index: int) -> int:
+        """Return the address of some bytes."""
+        made = self.tables.setdefault(data, np.frombuffer(data.ljust(256, b"\0"), np.uint64))
         return int(made.ctypes.data)
 
 

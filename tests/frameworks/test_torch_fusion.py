@@ -187,9 +187,9 @@ def test_code_of_an_earlier_declaration_is_an_error(fft: KernelFamily) -> None:
     module = pytest.importorskip("jitlto.frameworks.torch_fusion")
     declared = replace(declare_transform(fft), qualname="jitlto_test::anew")
     torch_operator(declared)
-    text = json.dumps({"operator": "jitlto_test::anew", "values": {"y": None}, "arrays": [], "functions": {}})
+    text = json.dumps({"values": {"y": None}, "arrays": [], "made": None, "functions": {}})
     with raises(OperatorError, "operator-framework", where="jitlto_test::anew", hint="reset"):
-        module._run(text, [])
+        module._run(text, [], "jitlto_test::anew")
 
 
 def test_code_for_cpp_keeps_the_operator(transform: Any) -> None:

@@ -89,7 +89,7 @@ class CpuLaunchers:
     def __init__(self, target: CpuTarget) -> None:
         self._target = target
 
-    def launcher(self, *, entry: str, **configuration: object) -> Any:
+    def launcher(self, *, entry: str, link_options: None, **configuration: object) -> Any:
         """Take the place of ``KernelFamily.launcher``."""
         chosen = {name: str(value) for name, value in configuration.items()}
         digest = hashlib.sha256(f"{entry} {sorted(chosen.items())}".encode()).hexdigest()

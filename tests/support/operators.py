@@ -213,7 +213,7 @@ class CpuFamily:
     kernels: Mapping[Any, Callable[..., None]] = field(default_factory=lambda: KERNELS)
     launches: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def launcher(self, *, entry: str | None = None, **chosen: object) -> Callable[..., None]:
+    def launcher(self, *, entry: str | None, link_options: None, **chosen: object) -> Callable[..., None]:
         """Take the place of ``KernelFamily.launcher``."""
 
         def launch(stream: int, grid: Any, block: Any, *arguments: Any, **attributes: Any) -> None:
