@@ -1,6 +1,7 @@
 """The two frameworks that operators are made for; each is imported when the first operator is made for it."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from jitlto.base.errors import OperatorError
@@ -21,12 +22,9 @@ def torch_operator(operator: Operator) -> Any:
     Raises:
         OperatorError: If PyTorch is not installed, or a library has defined an operator of this name.
     """
-    try:
-        from jitlto.frameworks.torch_operator import register
-    except ImportError as error:
-        raise _missing("PyTorch", error, "install torch") from None
+    module = _load("torch_operator", "PyTorch", "install torch")
     check_type(operator, Operator, "an operator must be a declaration")
-    return register(operator)
+    return module.register(operator)
 
 
 def torch_fusion() -> Any:
@@ -39,11 +37,7 @@ def torch_fusion() -> Any:
     Raises:
         OperatorError: If PyTorch is not installed, or has no such passes.
     """
-    try:
-        from jitlto.frameworks.torch_fusion import Fusion
-    except ImportError as error:
-        raise _missing("PyTorch", error, "install torch 2.9 or later") from None
-    return Fusion()
+    return _load("torch_fusion", "PyTorch", "install torch 2.9 or later").Fusion()
 
 
 def jax_call(operator: Operator) -> Callable[..., Any]:
@@ -60,13 +54,16 @@ def jax_call(operator: Operator) -> Callable[..., Any]:
     Raises:
         OperatorError: If JAX is not installed.
     """
-    try:
-        from jitlto.frameworks.jax_call import make_function
-    except ImportError as error:
-        raise _missing("JAX", error, "install jax[cuda12] or jax[cuda13]") from None
+    module = _load("jax_call", "JAX", "install jax[cuda12] or jax[cuda13]")
     check_type(operator, Operator, "an operator must be a declaration")
-    return make_function(operator)
+    function: Callable[..., Any] = module.make_function(operator)
+    return function
 
 
-def _missing(framework: str, error: ImportError, hint: str) -> OperatorError:
-    return OperatorError(f"{framework} cannot be imported: {error}", code="operator-framework", hint=hint)
+def _load(module: str, framework: str, hint: str) -> Any:
+    """Import the module for a framework."""
+    try:
+        return import_module(f"jitlto.frameworks.{module}")
+    except ImportError as error:
+        what = f"{framework} cannot be imported: {error}"
+        raise OperatorError(what, code="operator-framework", hint=hint) from None

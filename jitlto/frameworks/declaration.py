@@ -69,8 +69,7 @@ class Operator(Shared):
             size; the values of all other flags are to be named.
         prologue: Where a function can make the elements of an argument.
         epilogue: Where a function can be applied to the elements of the output.
-        sources: What takes the place of groups, for :meth:`with_epilogue` and :func:`jitlto.torch_fusion` to say:
-            functions of the :class:`Case` that return a name for messages, and CUDA C++.
+        sources: The functions there, for :meth:`with_epilogue` and :func:`jitlto.torch_fusion` to say.
 
     Raises:
         OperatorError: If the declaration contradicts itself.
@@ -245,10 +244,8 @@ class Operator(Shared):
                 element, or ``x`` for one. Operators and functions are those of Python and PyTorch: see
                 docs/operators.md.
             dtype: That of the new output; by default that of the old one.
-            **inputs: Of each array its dtype; of a number that each call is given, ``float``; or the number itself.
-
-        Returns:
-            An operator with these inputs as further arguments, in their order, behind those without a default.
+            **inputs: Of each array its dtype; of a number that each call is given, ``float``; or the number itself. The
+                first two become arguments, in their order, behind those without a default.
 
         Raises:
             OperatorError: If it declares no ``epilogue``, or the expression cannot be computed.

@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from math import isfinite
 from struct import pack, unpack
-from typing import NamedTuple, TypeAlias
-
-Number: TypeAlias = bool | int | float | complex
+from typing import NamedTuple
 
 #: The dtypes of elements in memory: their types there and in computations, and their kinds.
 STORED: Mapping[str, tuple[str, str, str]] = {
@@ -38,17 +36,15 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     **_TESTS,
     **{name: ("f", f"::{name}({{a}})") for name in _OF_FLOATS},
     "add": ("ifc", "{a} + {b}"), "sub": ("ifc", "{a} - {b}"), "mul": ("ifc", "{a} * {b}"), "neg": ("ifc", "-{a}"),
-    "div": ("f", "{a} / {b}"), "div_trunc": ("i", "{a} / {b}"),
-    "div_floor": ("i", "{a} / {b} - ({a} % {b} != 0 && ({a} < 0) != ({b} < 0))"),
+    "div": ("f", "{a} / {b}"), "reciprocal": ("f", "1 / {a}"), "round": ("f", "::rint({a})"),
     "fmod": ("if", "fused::fmod({a}, {b})"), "remainder": ("if", "fused::remainder({a}, {b})"),
     "maximum": ("if", "{a} > {b} || {a} != {a} ? {a} : {b}"), "minimum": ("if", "{a} < {b} || {a} != {a} ? {a} : {b}"),
     "abs": ("if", "{a} < 0 ? -{a} : {a} == 0 ? 0 : {a}"), "sign": ("if", "(0 < {a}) - ({a} < 0)"),
-    "relu": ("if", "{a} < 0 ? 0 : {a}"), "reciprocal": ("f", "1 / {a}"), "round": ("f", "::rint({a})"),
+    "relu": ("if", "{a} < 0 ? 0 : {a}"), "bitwise_not": ("bi", "{a} ^ fused::to<{T}>(-1)"),
     "bitwise_and": ("bi", "{a} & {b}"), "bitwise_or": ("bi", "{a} | {b}"), "bitwise_xor": ("bi", "{a} ^ {b}"),
-    "bitwise_not": ("bi", "{a} ^ fused::to<{T}>(-1)"), "pow": ("f", "::pow({a}, {b})"),
     "sigmoid": ("f", "1 / (1 + ::exp(-{a}))"), "silu": ("f", "{a} / (::exp(-{a}) + 1)"),
     "gelu": ("f", "{a} * {T}(0.5) * (::erf({a} * {T}(0.7071067811865476)) + 1)"),
-    "to": ("bifc", "{a}"), "where": ("bifc", "{a} ? {b} : {c}"),
+    "pow": ("f", "::pow({a}, {b})"), "to": ("bifc", "{a}"), "where": ("bifc", "{a} ? {b} : {c}"),
 }  # fmt: skip
 #: What stands before each function.
 PRELUDE = (files("jitlto.frameworks") / "fused.cuh").read_text("utf-8")
@@ -125,7 +121,7 @@ class Printer:
             raise UnsupportedError(f"dtype {item.dtype}")
         return Value(f"{name}[{0 if item.access in ('row', 'one') else 'i'}]", item.dtype, has_dimensions)
 
-    def apply(self, name: str, operands: Sequence[Value | Number], dtype: str | None = None) -> Value:
+    def apply(self, name: str, operands: Sequence[Value | complex], dtype: str | None = None) -> Value:
         """Print one of :data:`OPERATIONS`, of values and numbers of Python; of the result's dtype, if that is known.
 
         An operation that is not known, or not for such operands, is an UnsupportedError.
@@ -192,7 +188,7 @@ def promote(values: Sequence[Value]) -> str:
     return "float32" if found == {"float16", "bfloat16"} else max(found, key=list(STORED).index)
 
 
-def constant(number: Number) -> Value:
+def constant(number: complex) -> Value:
     """Return a number of Python as a value: printed exactly, of the dtype that PyTorch takes for it."""
     if isinstance(number, bool):
         return Value(str(number).lower(), "bool", has_dimensions=False)

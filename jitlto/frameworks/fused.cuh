@@ -9,23 +9,17 @@ namespace fused {
 struct half { unsigned short bits; };
 struct bfloat16 { unsigned short bits; };
 
-template <typename T> FUSED T real(T x) { return x; }
-template <typename T> FUSED int imaginary(T) { return 0; }
-FUSED float real(float2 x) { return x.x; }
-FUSED float imaginary(float2 x) { return x.y; }
-FUSED double real(double2 x) { return x.x; }
-FUSED double imaginary(double2 x) { return x.y; }
-FUSED float real(bfloat16 x) { return __uint_as_float(unsigned(x.bits) << 16); }
-FUSED float real(half x) {
-  float wide;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
-  return wide;
-}
+template <typename T> FUSED auto real(T x) -> decltype(x * 1) { return x; }
+template <typename T> FUSED auto real(T x) -> decltype(x.x) { return x.x; }
+template <typename T> FUSED auto imaginary(T x) -> decltype(x * 1) { return 0; }
+template <typename T> FUSED auto imaginary(T x) -> decltype(x.y) { return x.y; }
 
 template <typename From, typename To> FUSED void convert(From x, To& y) { y = static_cast<To>(real(x)); }
 template <typename From> FUSED void convert(From x, bool& y) { y = real(x) != 0 || imaginary(x) != 0; }
 template <typename From> FUSED void convert(From x, float2& y) { y = {float(real(x)), float(imaginary(x))}; }
 template <typename From> FUSED void convert(From x, double2& y) { y = {double(real(x)), double(imaginary(x))}; }
+FUSED void convert(half x, float& y) { asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); }
+FUSED void convert(bfloat16 x, float& y) { y = __uint_as_float(unsigned(x.bits) << 16); }
 FUSED void convert(float x, half& y) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
 FUSED void convert(float x, bfloat16& y) {  // to nearest, ties to even, as no instruction does on every architecture
   const unsigned bits = __float_as_uint(x);

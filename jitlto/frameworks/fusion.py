@@ -58,27 +58,23 @@ def fuse(operator: Any, side: str, inputs: Sequence[Input], make: Callable[[str]
         text = seam.source(case) if callable(seam.source) else seam.source
         return f"{seam.group}.cu", f"{functions.PRELUDE}{make(dtype).text}{text}"
 
-    made, outputs = None, operator.outputs
-    if side == "prologue":
-        made = seam.array
-    else:
-        outputs = [replace(outputs[0], dtype=lambda case: make(operator.results(case)[0][1]).dtype)]
+    made = seam.array if side == "prologue" else None
+    output = replace(operator.outputs[0], dtype=lambda case: make(operator.results(case)[0][1]).dtype)
     arguments = [replace(each, optional=True) if each.name == made else each for each in operator.arguments]
     for item, dtype, _ in inputs:
         arguments.append(Scalar(item, "float") if dtype == "float" else Array(item, dtype, f"*{item}_sizes"))
     names = tuple(each.name for each in inputs)
     passed = {side: names[0] if len(names) == count == 1 else names or None, made: None}
     digest = hashlib.sha256(f"{operator.qualname} {side} {name}".encode()).hexdigest()
-    changes: dict[str, Any] = {side: None}
     return replace(
         operator,
         qualname=f"{operator.qualname}_{digest[:16]}",
         arguments=sorted(arguments, key=lambda argument: argument.default is not REQUIRED),
-        outputs=outputs,
+        outputs=[output] if side == "epilogue" else operator.outputs,
         parameters=[passed.get(each, each) for each in operator.parameters],
         backward=None,
         sources=(*operator.sources, source),
-        **changes,
+        **{side: None},
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,7 @@ class Fusion(CustomGraphPass):  # type: ignore[misc]
             _log.setLevel(logging.INFO)
         for node in list(graph.nodes):
             operator = torch_operator.declared(node.target.name()) if isinstance(node.target, OpOverload) else None
-            if operator and config.cpp_wrapper:  # code that runs without Python's part of an operator, as AOTInductor's
-                _log.info("%s: not fused: compiled for C++", node)
-            elif operator:
+            if operator:
                 _fuse(operator, node)
 
     def uuid(self) -> bytes:
@@ -81,12 +79,12 @@ def _fuse(operator: Operator, call: Node) -> None:
             call.graph.erase_node(node)
 
 
-def _describe(
-    operator: Operator, call: Node, given: Mapping[str, Any], chains: Mapping[str, _Chain]
-) -> tuple[str, list[Node], str]:
+def _describe(operator: Operator, call: Node, given: dict[str, Any], chains: dict[str, _Chain]) -> tuple[Any, ...]:
     """Return the arguments of the call of ``jitlto::fused`` that takes the place of a call and chains."""
     arrays = {each.name: given[each.name] for each in operator.arrays if given[each.name] is not None}
     values = {name: None if name in arrays else value for name, value in given.items()}
+    if config.cpp_wrapper:
+        raise UnsupportedError("compiled for C++, as by AOTInductor, where Python's part of an operator does not run")
     if any(isinstance(value, Node) for value in values.values()):
         raise UnsupportedError("a number varies")
     made = None
@@ -149,11 +147,9 @@ class _Chain:
 
     def __init__(self, side: str, nodes: Sequence[Node], start: Node | None = None) -> None:
         self.nodes, self._side, self._shape = nodes, side, _shape(nodes[-1])
-        self._printer, self._values = Printer(), dict[Node, Value]()
+        self._printer, self._values = Printer(), {start: Value("v", _dtype(start))} if start else {}
         self.arrays: dict[str, Node] = {}  # what they read, by names
         self.whole: list[str] = []  # an array of the result's shape, or an index and what is gathered by it
-        if start:
-            self._values[start] = Value("v", _dtype(start))
         for node in nodes:
             self._values[node] = self._print(node)
         self.function = self._printer.finish(self._values[nodes[-1]], _dtype(start) if start else None)
@@ -164,12 +160,9 @@ class _Chain:
             return self._read(gather[1], "gathered")
         name, kwargs = _name(node), dict(node.kwargs)
         operands = [each for each in node.args if not isinstance(each, torch.dtype)]
-        if mode := kwargs.pop("rounding_mode", None):
-            name = f"{name}_{mode}"
         alpha = kwargs.pop("alpha", 1)
         is_known = all(isinstance(each, Node | bool | int | float | complex) for each in operands)
-        is_power = name == "pow" and not isinstance(operands[0], Node)  # of a number
-        if not is_known or is_power or isinstance(alpha, Node) or kwargs.keys() - {"memory_format"}:
+        if not is_known or isinstance(alpha, Node) or kwargs.keys() - {"memory_format"}:
             raise UnsupportedError(f"{node.target}")
         values = [self._find(each) if isinstance(each, Node) else each for each in operands]
         if alpha != 1:
@@ -261,7 +254,6 @@ def _dtype(node: Node) -> str:
 
 
 def _name(node: Node) -> str:
-    """Return the name of an operation of PyTorch, without namespace and overload."""
     is_own = isinstance(node.target, OpOverload) and node.target.namespace in ("aten", "prims")
     return node.target.name().partition("::")[2].partition(".")[0] if is_own else ""
 

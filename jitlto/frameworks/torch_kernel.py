@@ -236,9 +236,8 @@ class Implementation:
             launch = partial(operator.launcher(made), **{name: value for name, value in how.items() if value})
             values = (*extents, *(value for _, value in made.parameters))
             first, numbered = 1 + len(values), enumerate(made.parameters, 3)
-            if made.sources:
-                choose: Callable[[tuple[Any, ...]], Any] = partial(self._choose, made.parameters, first)
-            else:
+            choose: Callable[[tuple[Any, ...]], Any] = partial(self._choose, made.parameters, first)
+            if not made.sources:
                 choose = itemgetter(0, 1, 2, *(n if place is None else first + place for n, (place, _) in numbered))
             known = makers, launch, values, choose
         if len(self._calls) >= _MOST_CALLS:
