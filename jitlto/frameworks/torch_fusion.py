@@ -87,14 +87,17 @@ def _describe(operator: Operator, call: Node, given: dict[str, Any], chains: dic
         raise UnsupportedError("compiled for C++, as by AOTInductor, where Python's part of an operator does not run")
     if any(isinstance(value, Node) for value in values.values()):
         raise UnsupportedError("a number varies")
-    made = None
-    if operator.prologue and (before := chains.get("prologue")):
-        made = operator.prologue.array, before.function.dtype, before.whole
-        del arrays[made[0]]
-        if not before.whole:
-            raise UnsupportedError(f"nothing that is read has the shape of {made[0]}")
     for chain in chains.values():
         arrays |= chain.arrays
+    made, places = None, dict[str, tuple[str, int]]()
+    if operator.prologue and (before := chains.get("prologue")):
+        del arrays[operator.prologue.array]
+        for name, node in arrays.items():
+            places |= {str(size): (name, n) for n, size in enumerate(_shape(node))}
+        sizes = [size if isinstance(size, int) else places.get(str(size)) for size in _shape(before.nodes[-1])]
+        if None in sizes:
+            raise UnsupportedError(f"no array has a size of {operator.prologue.array}")
+        made = operator.prologue.array, before.function.dtype, sizes
     functions = {side: chain.function for side, chain in chains.items()}
     text = json.dumps({"values": values, "arrays": list(arrays), "made": made, "functions": functions})
     with call.meta["val"].fake_mode:  # compiles the functions, and checks them against the kernel
@@ -149,7 +152,6 @@ class _Chain:
         self.nodes, self._side, self._shape = nodes, side, _shape(nodes[-1])
         self._printer, self._values = Printer(), {start: Value("v", _dtype(start))} if start else {}
         self.arrays: dict[str, Node] = {}  # what they read, by names
-        self.whole: list[str] = []  # an array of the result's shape, or an index and what is gathered by it
         for node in nodes:
             self._values[node] = self._print(node)
         self.function = self._printer.finish(self._values[nodes[-1]], _dtype(start) if start else None)
@@ -180,8 +182,6 @@ class _Chain:
     def _read(self, node: Node, access: str) -> Value:
         name = f"fused_{self._side}{len(self.arrays)}"
         self.arrays[name] = node
-        if access in ("element", "gathered") and len(_shape(node)) == len(self._shape):
-            self.whole = list(self.arrays)[-1 if access == "element" else -2 :]
         return self._printer.read(Input(name, _dtype(node), access), has_dimensions=_shape(node) != ())
 
 
@@ -202,7 +202,7 @@ def _access(node: Node, whole: Sequence[Any]) -> str:
         for access in ("element", "one", "row", "column"):
             if is_read(access, shape, whole, lambda one, other: statically_known_true(one == other)):
                 return access
-    raise UnsupportedError(f"{node} is not read by element, row or column from contiguous memory")
+    raise UnsupportedError(f"{node} is no contiguous array that is read by element, row or column")
 
 
 # --- calls ---
@@ -227,11 +227,9 @@ def _bind(text: str, arrays: Sequence[Any], name: str) -> tuple[Implementation, 
     made, what = _make(torch_operator.declared(name), name, text)
     values = what["values"] | dict(zip(what["arrays"], arrays, strict=True))
     if what["made"]:
-        array, dtype, (first, *gathered) = what["made"]
-        shape = tuple(values[first].shape)
-        for each in gathered:
-            shape += tuple(values[each].shape[1:])
-        values[array] = shape, dtype
+        array, dtype, sizes = what["made"]
+        shape = [size if isinstance(size, int) else values[size[0]].shape[size[1]] for size in sizes]
+        values[array] = tuple(shape), dtype
     return made, [values[argument.name] for argument in made.operator.arguments]
 
 

@@ -161,6 +161,12 @@ def test_a_gather_counts_from_the_end_and_reads_nan_outside(negate: Operator) ->
     assert outside.isnan().all(1).tolist() == [False, True, True, True, False]
 
 
+def test_what_is_made_of_rows_and_columns_has_the_sizes_of_both(negate: Operator) -> None:
+    made = torch_operator(negate)
+    row, column = torch.randn(5, 1), torch.randn(8)
+    torch.testing.assert_close(fused(lambda row, column: made(2.0**row * column), row, column), -(2.0**row * column))
+
+
 def test_a_gather_of_no_rows_reads_nan(negate: Operator) -> None:
     made = torch_operator(negate)
     result = fused(lambda x, index: made(x[index] * 1), torch.empty(0, 6), torch.tensor([0, -1, 7]))
