@@ -37,6 +37,8 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     **{name: ("f", f"::{name}({{a}})") for name in _OF_FLOATS},
     "add": ("ifc", "{a} + {b}"), "sub": ("ifc", "{a} - {b}"), "mul": ("ifc", "{a} * {b}"), "neg": ("ifc", "-{a}"),
     "div": ("f", "{a} / {b}"), "reciprocal": ("f", "1 / {a}"), "round": ("f", "::rint({a})"),
+    "div_trunc": ("i", "{a} / {b}"),
+    "div_floor": ("i", "{a} / {b} - ({a} % {b} != 0 && ({a} < 0) != ({b} < 0))"),
     "fmod": ("if", "fused::fmod({a}, {b})"), "remainder": ("if", "fused::remainder({a}, {b})"),
     "maximum": ("if", "{a} > {b} || {a} != {a} ? {a} : {b}"), "minimum": ("if", "{a} < {b} || {a} != {a} ? {a} : {b}"),
     "abs": ("if", "{a} < 0 ? -{a} : {a} == 0 ? 0 : {a}"), "sign": ("if", "(0 < {a}) - ({a} < 0)"),

@@ -162,13 +162,12 @@ class _Chain:
             return self._read(gather[1], "gathered")
         name, kwargs = _name(node), dict(node.kwargs)
         operands = [each for each in node.args if not isinstance(each, torch.dtype)]
-        alpha = kwargs.pop("alpha", 1)
+        if mode := kwargs.pop("rounding_mode", None):
+            name = f"{name}_{mode}"
         is_known = all(isinstance(each, Node | bool | int | float | complex) for each in operands)
-        if not is_known or isinstance(alpha, Node) or kwargs.keys() - {"memory_format"}:
+        if not is_known or kwargs.keys() - {"memory_format"}:
             raise UnsupportedError(f"{node.target}")
         values = [self._find(each) if isinstance(each, Node) else each for each in operands]
-        if alpha != 1:
-            values[1] = self._printer.apply("mul", [values[1], alpha], _dtype(node))
         return self._printer.apply(_NAMES.get(name, name), values, _dtype(node))
 
     def _find(self, node: Node) -> Value:

@@ -167,6 +167,14 @@ def test_what_is_made_of_rows_and_columns_has_the_sizes_of_both(negate: Operator
     torch.testing.assert_close(fused(lambda row, column: made(2.0**row * column), row, column), -(2.0**row * column))
 
 
+@pytest.mark.parametrize("mode", ["floor", "trunc"])
+def test_integers_are_divided_as_pytorch_divides_them(negate: Operator, mode: str) -> None:
+    made, x = torch_operator(negate), torch.arange(-12, 12, dtype=torch.int32).reshape(3, 8)
+    y = torch.tensor([1, -1, 2, -2, 5, -5, 7, -7], dtype=torch.int32)
+    result = fused(lambda x, y: made(torch.div(x, y, rounding_mode=mode).float()), x, y)
+    torch.testing.assert_close(result, -torch.div(x, y, rounding_mode=mode).float())
+
+
 def test_a_gather_of_no_rows_reads_nan(negate: Operator) -> None:
     made = torch_operator(negate)
     result = fused(lambda x, index: made(x[index] * 1), torch.empty(0, 6), torch.tensor([0, -1, 7]))

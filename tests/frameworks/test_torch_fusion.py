@@ -110,6 +110,13 @@ def test_what_is_computed_for_the_chain_alone_goes_with_it(transform: Any) -> No
     assert left(lambda x, z: transform(x) * (z * 2), lambda: (rows(10, 64), rows(10, 64))) == ["jitlto.fused"]
 
 
+def test_divisions_of_integers_are_fused(reduce: Any) -> None:
+    def make() -> Any:
+        return rows(10, 4, dtype=torch.int32), rows(5, dtype=torch.int64)
+
+    assert left(lambda x, offsets: reduce((x // 3).float(), offsets, "sum"), make) == ["jitlto.fused"]
+
+
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
