@@ -1,5 +1,6 @@
 """A plan becomes a linked kernel, by nvJitLink."""
 
+import re
 import time
 
 from jitlto.base.cache_dir import CacheDir
@@ -36,8 +37,15 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
     begin = time.perf_counter()
     with plan.services.events.step("link", plan.entry.key.text):
         inputs = [stored_input(plan.database.read(i), fragment.key.text) for fragment, i in images]
-        others = [*supplied, *(item for item, _ in plan.libraries if not ptx)]
-        linked = nvjitlink.link([*inputs, *others], target, flags, ptx=ptx)
+        everything = [*inputs, *supplied, *(item for item, _ in plan.libraries if not ptx)]
+        try:
+            linked = nvjitlink.link(everything, target, flags, ptx=ptx)
+        except LinkError as error:
+            few = re.search(nvjitlink.FEW_REGISTERS, error.what)
+            if plan.link_mode != "sass" or not supplied or not few:
+                raise
+            # A caller's PTX gets no more registers than the kernel may use that calls it.
+            linked = nvjitlink.link(everything, target, (*flags, f"-maxrregcount={few[1]}"), ptx=ptx)
     seconds = time.perf_counter() - begin
     if supplied:
         from jitlto.link.conflicts import check_conflicts  # imported lazily: few plans have inputs

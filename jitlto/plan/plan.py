@@ -221,17 +221,7 @@ class Plan(Shared, Struct, frozen=True, eq=False, dict=True):
                 hint="declare it under [link] in family.toml and build the family again; for lineinfo, `jitlto build "
                 "--lineinfo` does",
             )
-        if self.link_mode == "lto":
-            return "-lto", *self.options.flags()
-        return (self._options_of_cubins if self.link_mode == "sass" and self.supplied else self.options).flags()
-
-    @property
-    def _options_of_cubins(self) -> LinkOptions:
-        """The options of the link, with the limit of registers that cubins have, for a caller's PTX beside them."""
-        families = self.database.families
-        groups = families[self.family].with_used(families).groups
-        limits = [group.sass_registers for group in groups if group.sass_registers]
-        return replace(self.options, max_registers=min(limits)) if limits else self.options
+        return ("-lto", *self.options.flags()) if self.link_mode == "lto" else self.options.flags()
 
     @cached_property
     def libraries(self) -> tuple[tuple[LinkInput, str], ...]:

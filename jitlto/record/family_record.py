@@ -24,7 +24,7 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
     Args:
         supplied: Whether callers supply its definition at run time.
         tune: What may be chosen by measuring; entrypoints only, None if nothing is declared.
-        sass_registers: Most registers that a thread of its cubins may use, and of a caller's source linked with them.
+        sass_registers: Most registers that a thread of its cubins may use.
     """
 
     name: Name
