@@ -79,8 +79,8 @@ def link_alone(ltoir: bytes, declared: CompiledSource | Module, target: Architec
     """Link the LTO-IR of one fragment, in a fatbin, and return code and limits of each function and its data, sorted.
 
     A small module of PTX refers to all that the fragment provides, so that nothing is dropped, and defines what it
-    requires. Functions that the fragment requires are therefore called, not inlined. Variables in shared memory, to
-    which another module cannot refer, are kept by the kernels that use them.
+    requires. Functions that the fragment requires are therefore called, not inlined. Another module cannot refer to
+    variables in shared memory, nor to templates and inline functions beside a kernel: what uses them keeps them.
 
     Raises:
         LinkError: If it does not link, such as because it does not define what it should provide.
@@ -99,8 +99,13 @@ def link_alone(ltoir: bytes, declared: CompiledSource | Module, target: Architec
 
 
 def _make_stub(declared: CompiledSource | Module) -> str:
-    others = [symbol for symbol in declared.provides if symbol.kind is not SymbolKind.KERNEL]
-    used = [symbol for symbol in others if not symbol.layout.startswith("shared ")]
+    has_kernel = any(symbol.kind is SymbolKind.KERNEL for symbol in declared.provides)
+    used = [
+        symbol
+        for symbol in declared.provides
+        if not (symbol.kind is SymbolKind.KERNEL or symbol.layout.startswith("shared "))
+        and not (has_kernel and symbol.weak and symbol.kind is SymbolKind.FUNCTION)
+    ]
     lines = [f".version {declared.isa}", f".target {declared.target.sm}", ".address_size 64"]
     lines += [f".extern {declare(symbol)};" for symbol in used]
     lines += [f".visible {define(symbol)}" for symbol in declared.requires]

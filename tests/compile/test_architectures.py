@@ -58,6 +58,16 @@ def test_a_kernel_with_variables_in_shared_memory_is_compared_for_its_cubins() -
     assert architectures(text % "__CUDA_ARCH__ >= 890 ? 3 : 5", 90) == [75, 89]
 
 
+@pytest.mark.parametrize("how", ["inline", "template <typename T> __noinline__", "template <typename T>"])
+def test_a_kernel_is_compared_with_the_helpers_that_it_calls(how: str) -> None:
+    argument = "<int>" if "template" in how else ""
+    text = f"{how} __device__ int f(int x) {{ return x / (%s); }}"
+    text += f' extern "C" __global__ void k(int* x) {{ *x = f{argument}(*x); }}'
+    for cubins in ((), (90,)):
+        assert architectures(text % "__CUDA_ARCH__ >= 890 ? 5 : 5", *cubins) == [75]
+        assert architectures(text % "__CUDA_ARCH__ >= 890 ? 3 : 5", *cubins) == [75, 89]
+
+
 def test_each_architecture_of_cubins_is_compared() -> None:
     text = "__device__ int f(int x) { return x / (__CUDA_ARCH__ == 890 ? 3 : 5); }"
     assert architectures(text, 80) == [75]
