@@ -149,10 +149,10 @@ class _Expression:
         """Note an input, which is read so."""
         if (name, access) == ("v", "one"):
             return
-        if name not in self._given:
+        if name not in (*self._given, "v"):
             hint = f'say what it is: {name}="float32", or "float" for a number'
             self.refuse(f"{name} is not known", suggest(name, [*self._given, "v"], hint))
-        if access != "one" and self._given[name] not in STORED:
+        if access != "one" and self._given.get(name) not in STORED:
             self.refuse(f"{name} is a number", "write it without brackets")
         if self._accesses.setdefault(name, access) != access:
             self.refuse(f"{name} is read in two ways", "give it two names")

@@ -24,7 +24,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from jitlto.base.config import current
 from jitlto.base.errors import JitltoError, OperatorError
 from jitlto.frameworks import torch_operator
-from jitlto.frameworks.declaration import Operator
+from jitlto.frameworks.declaration import Operator, declared
 from jitlto.frameworks.functions import COMPUTED, Function, Input, Printer, UnsupportedError, Value, constant, rounded
 from jitlto.frameworks.fusion import fuse, is_read
 from jitlto.frameworks.torch_kernel import Implementation
@@ -47,9 +47,10 @@ class Fusion(CustomGraphPass):  # type: ignore[misc]
                 _fuse(operator, node)
 
     def uuid(self) -> bytes:
-        """Return what tells this pass from others."""
-        names = ("torch_fusion.py", "functions.py", "fusion.py", "fused.cuh")
-        return bytes(get_hash_for_files(tuple(str(Path(__file__).with_name(name)) for name in names)))
+        """Return what tells this pass from others: Inductor keeps the graphs that it left, for other processes too."""
+        files = tuple(str(each) for each in sorted(Path(__file__).parent.iterdir()) if each.is_file())
+        known = [(o.qualname, o.arguments, bool(o.prologue), bool(o.epilogue)) for o in declared if not o.sources]
+        return bytes(get_hash_for_files(files, "".join(sorted(map(str, known)))))
 
 
 def _fuse(operator: Operator, call: Node) -> None:
@@ -165,7 +166,7 @@ class _Chain:
         if mode := kwargs.pop("rounding_mode", None):
             name = f"{name}_{mode}"
         is_known = all(isinstance(each, Node | bool | int | float | complex) for each in operands)
-        if not is_known or kwargs.keys() - {"memory_format"}:
+        if not (name and is_known) or kwargs.keys() - {"memory_format"}:
             raise UnsupportedError(f"{node.target}")
         values = [self._find(each) if isinstance(each, Node) else each for each in operands]
         return self._printer.apply(_NAMES.get(name, name), values, _dtype(node))

@@ -81,6 +81,7 @@ def test_one_array_is_passed_by_itself_and_several_inputs_by_a_table() -> None:
         ("v", {"scale": "float"}, "leave it out"), ("a[row] + a[col] + v", {"a": "float32"}, "two names"),
         ("v + a[k]", {"a": "float32"}, "x[row]"), ("v * a", {"a": "flaot32"}, "dtypes"), ("v & 1", {}, "functions"),
         ("floor(v)", {}, "another"), ("a[row] * v", {"a": "float"}, "brackets"), ("v.real", {}, "functions"),
+        ("v[row, col]", {}, "brackets"), ("v * b[col]", {}, "say what it is"),
         ("gelu()", {}, "another"), ("v * a", {"a": None}, "float32"), ("v + 99999999999999999999", {}, "another"),
         ("-" * 3000 + "v", {}, ""), ("v * row", {"row": "float32"}, "another name"), ("abs(v)", {}, "another"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from docs.examples.operators import declare_inverse, declare_segment_reduce, declare_transform
-from jitlto import torch_fusion, torch_operator
+from jitlto import Flag, torch_fusion, torch_operator
 from jitlto.base.errors import OperatorError
 from jitlto.frameworks.parts import Seam
 from jitlto.runtime.family import KernelFamily
@@ -229,3 +229,21 @@ def test_an_operation_with_further_arguments_is_left_alone(transform: Any) -> No
     traced = make_fx(lambda x: transform(gelu(x.real, approximate="tanh") * x), tracing_mode="fake")(given)
     torch_fusion()(traced.graph)
     assert any(str(node.target) == "aten.gelu.default" for node in traced.graph.nodes)
+
+
+def test_graphs_are_kept_for_the_seams_and_arguments_that_operators_have(fft: KernelFamily) -> None:
+    pytest.importorskip("torch")
+    declared = replace(declare_transform(fft), qualname="jitlto_test::kept")
+    before = torch_fusion().uuid()
+    made = declared.with_epilogue("v * 2")  # as the pass makes one, too
+    assert made.sources and torch_fusion().uuid() == before
+    for changed in ({"epilogue": None}, {"arguments": (*declared.arguments, Flag("more", "int", 1))}):
+        other, known = replace(declared, **changed), torch_fusion().uuid()
+        assert known != before
+        del other
+
+
+def test_what_ends_a_chain_is_named(transform: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "jitlto.fusion"):
+        left(lambda x: transform(transform(x) * 2), lambda: (rows(10, 64),))
+    assert "transform.default" in caplog.text and " of 1 operands" not in caplog.text
