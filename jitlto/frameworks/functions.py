@@ -143,7 +143,8 @@ class Printer:
         if is_small or result not in COMPUTED or not {STORED[each][2] for each in (inner, taken)} <= set(kinds):
             raise UnsupportedError(f"{name} of {' and '.join(dict.fromkeys(value.dtype for value in values))}")
         type_ = STORED[taken][1]
-        given = {letter: value.as_type(type_) for letter, value in zip("abc", values, strict=False)}
+        wraps = "unsigned " if STORED[taken][2] == "i" and name in ("add", "sub", "mul", "neg") else ""  # in PyTorch
+        given = {letter: value.as_type(wraps + type_) for letter, value in zip("abc", values, strict=False)}
         if name == "where":
             given["a"] = values[0].as_type("bool")
         made = Value(f"t{len(self._lines)}", result, any(value.has_dimensions for value in values))

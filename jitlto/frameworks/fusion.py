@@ -26,9 +26,8 @@ _NAMES: Mapping[type[ast.AST], str] = {
 
 def is_read(access: str, sizes: Sequence[Any], whole: Sequence[Any], same: Callable[[Any, Any], bool] = eq) -> bool:
     """Return whether an array of some sizes can be read so, for elements of a whole."""
-    rows, columns = whole[:-1], whole[-1:]
-    ones = (1,) * len(rows)
-    wanted = {"element": whole, "row": (*rows, 1), "column": (*ones, *columns), "one": (*ones, 1)}.get(access, sizes)
+    rows, ones = whole[:-1], (1,) * len(whole[:-1])
+    wanted = {"element": whole, "row": (*rows, 1), "column": (*ones, *whole[-1:]), "one": (*ones, 1)}.get(access, sizes)
     missing = (1,) * (len(wanted) - len(sizes))
     sizes = (*sizes, *missing) if access == "row" else (*missing, *sizes)
     return len(sizes) == len(wanted) and all(map(same, sizes, wanted))

@@ -175,6 +175,15 @@ def test_integers_are_divided_as_pytorch_divides_them(negate: Operator, mode: st
     torch.testing.assert_close(result, -torch.div(x, y, rounding_mode=mode).float())
 
 
+def test_integers_wrap_as_in_pytorch(negate: Operator) -> None:
+    made, x = torch_operator(negate), torch.tensor([[2**31 - 1, -(2**31), 2**30, -7]], dtype=torch.int32)
+
+    def function(x: Any) -> Any:
+        return torch.where(x + 1 > x, 1.0, 2.0) + torch.where(-x == x, 4.0, 8.0) + (x * x % 1000).float()
+
+    torch.testing.assert_close(fused(lambda x: made(function(x)), x), -function(x))
+
+
 def test_a_gather_of_no_rows_reads_nan(negate: Operator) -> None:
     made = torch_operator(negate)
     result = fused(lambda x, index: made(x[index] * 1), torch.empty(0, 6), torch.tensor([0, -1, 7]))
