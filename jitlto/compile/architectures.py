@@ -14,7 +14,7 @@ from jitlto.base.versions import Architecture, Version
 from jitlto.compile.compiler import CompiledSource, CompileJob, Toolchain
 from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.compatibility import can_link_for
-from jitlto.cuda.elf import PROGBITS, read_sections
+from jitlto.cuda.elf import NOBITS, PROGBITS, read_sections
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.cuda.ptx import Module, declare, define
 from jitlto.record.fragment import ImageKind, SymbolKind
@@ -76,7 +76,7 @@ def add_variants(compiler: Toolchain, job: CompileJob, compiled: CompiledSource)
 
 
 def link_alone(ltoir: bytes, declared: CompiledSource | Module, target: Architecture) -> list[bytes]:
-    """Link the LTO-IR of one fragment, in a fatbin, and return code and limits of each function and its data, sorted.
+    """Link the LTO-IR of one fragment, in a fatbin, and return its code, data, memory and limits of launches, sorted.
 
     A small module of PTX refers to all that the fragment provides, so that nothing is dropped, and defines what it
     requires. Functions that the fragment requires are therefore called, not inlined. Another module cannot refer to
@@ -91,9 +91,9 @@ def link_alone(ltoir: bytes, declared: CompiledSource | Module, target: Architec
     sections = read_sections(nvjitlink.link(inputs, target, ("-lto",)).data)
     # Without names, which may contain the architecture, as those of CUB do.
     return sorted(
-        each.data
+        each.size.to_bytes(8, "little") if each.kind == NOBITS else each.data
         for each in sections
-        if (each.kind == PROGBITS or each.name.startswith(_INFO))
+        if (each.kind in (PROGBITS, NOBITS) or each.name.startswith(_INFO))
         and each.name.removeprefix(_INFO).removeprefix(".text.") not in others
     )
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from jitlto.base.versions import Architecture
 from jitlto.record.fragment import UNKNOWN, Symbol, SymbolKind
 
-# Types of sections: code and data, and a table of symbols.
-PROGBITS, _SYMTAB = 1, 2
+# Types of sections: code and data, memory without content, and a table of symbols.
+PROGBITS, NOBITS, _SYMTAB = 1, 8, 2
 _NAMED = frozenset({1, 2, 13})  # types of symbols: variables, functions, and NVIDIA's for variables
 _FUNCTION, _ENTRY = 2, 0x10  # the type of functions, and the flag of kernels among them
 _SHARED = 0x40  # the flag of variables in shared memory; without a size, they are the launch's
@@ -41,11 +41,12 @@ _MALFORMED = (struct.error, ValueError, IndexError, OverflowError)
 
 
 class ElfSection(NamedTuple):
-    """A section: its name, type and content, and the number of the section that it refers to."""
+    """A section: its name, type, content and size, and the number of the section that it refers to."""
 
     name: str
     kind: int
     data: bytes
+    size: int
     link: int
 
 
@@ -70,7 +71,7 @@ def read_sections(data: bytes) -> list[ElfSection]:
         size, count, names = struct.unpack_from("<HHH", data, 0x3A)
         headers = [_HEADER.unpack_from(data, table + number * size) for number in range(count)]
         strings = _content(data, headers[names])
-        return [ElfSection(_text(strings, h[0]), h[1], _content(data, h), h[6]) for h in headers]
+        return [ElfSection(_text(strings, h[0]), h[1], _content(data, h), h[5], h[6]) for h in headers]
     except _MALFORMED as error:
         raise ValueError(_CUT) from error
 

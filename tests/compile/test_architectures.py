@@ -43,9 +43,13 @@ def test_a_source_that_does_not_compile_for_later_ones_is_compared_for_the_other
         "__constant__ int f = __CUDA_ARCH__ / 890;",
         "__device__ int f = __CUDA_ARCH__ / 890;",
         'extern "C" __global__ void __launch_bounds__(__CUDA_ARCH__ >= 890 ? 1024 : 512) f(int* x) { *x = 1; }',
+        """extern "C" __global__ void f(int* x) {
+          __shared__ int a[__CUDA_ARCH__ >= 890 ? 512 : 256];
+          a[threadIdx.x] = *x; __syncthreads(); *x = a[blockDim.x - 1];
+        }""",
     ],
 )
-def test_values_and_launch_bounds_are_compared_too(text: str) -> None:
+def test_values_launch_bounds_and_memory_are_compared_too(text: str) -> None:
     assert architectures(text) == [75, 89]
 
 
