@@ -188,7 +188,7 @@ def _lower(target: Cuda, ctx: Any, *operands: Any, statics: _Statics) -> Any:
     places |= {len(operator.arguments) + n: (OUTPUT, n) for n, _ in enumerate(operator.outputs)}
     if any(isinstance(place, tuple) for place, _ in call.parameters):
         hint = "give one array, and numbers by their values"
-        raise operator.error("a function that is fused has several inputs, for which JAX has no table", hint)
+        raise operator.error("a fused function has several inputs or a number, for which JAX has no table", hint)
     launcher = operator.launcher(call)
     register(target)  # asks the driver, so behind what says that there is none
     words = describe_call(target, launcher, call, places, statics.values)

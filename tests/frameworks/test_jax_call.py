@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto import Operator, Scalar
+from jitlto import Operator, Scalar, Seam
 from jitlto import jax_call as make
 from jitlto.base.errors import NoDeviceError, OperatorError
 from tests.support.errors import raises
@@ -203,3 +203,13 @@ def test_calls_need_the_compiled_core(target: CpuTarget, monkeypatch: pytest.Mon
     monkeypatch.setattr(jax_call, "extension", lambda: None)
     with raises(OperatorError, "operator-framework", hint="wheel"):
         jax_call.register(target)
+
+
+@pytest.mark.parametrize("inputs", [{"b": "float"}, {"b": "float32", "c": "float32"}])
+def test_functions_that_need_a_table_are_refused(operators: dict[str, Operator], inputs: dict[str, str]) -> None:
+    seam, square = Seam("store", "y", ""), operators["square"]
+    parameters = (*square.parameters, "epilogue")
+    declared = dataclasses.replace(square, backward=None, parameters=parameters, epilogue=seam)
+    call = make(declared.with_epilogue(" + ".join(["v", *inputs]), **inputs))
+    with raises(OperatorError, "operator-call", "table", hint="numbers by their values"):
+        call(rows(), *[2.0 if kind == "float" else rows(1, 1) for kind in inputs.values()])
