@@ -45,7 +45,8 @@ def link_plan(store: CacheDir | None, plan: Plan, *, ptx: bool = False, is_first
             if plan.link_mode != "sass" or not supplied or not few:
                 raise
             # A caller's PTX gets no more registers than the kernel may use that calls it.
-            linked = nvjitlink.link(everything, target, (*flags, f"-maxrregcount={few[1]}"), ptx=ptx)
+            limited = (*(flag for flag in flags if "maxrregcount" not in flag), f"-maxrregcount={few[1]}")
+            linked = nvjitlink.link(everything, target, limited, ptx=ptx)
     seconds = time.perf_counter() - begin
     if supplied:
         from jitlto.link.conflicts import check_conflicts  # imported lazily: few plans have inputs

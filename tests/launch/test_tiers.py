@@ -458,6 +458,7 @@ GREEDY = """{
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("table", "limit"), [("family", ""), ("family", "sass_registers = 64"), ("link", "max_registers = 128")]
 )
