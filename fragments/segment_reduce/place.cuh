@@ -41,7 +41,7 @@ struct place {
 template <int V>
 struct buffer {
   float numbers[V][place<V>::block];  // a plane for each of a thread's columns
-  unsigned int smallest;
+  unsigned int first_thread;
 
   __device__ __forceinline__ void put(unsigned int i, const float (&value)[V]) {
 #pragma unroll
@@ -54,14 +54,14 @@ struct buffer {
     for (int v = 0; v < V; ++v) { result[v] = Reduction::combine(result[v], numbers[v][i]); }
   }
 
-  // Of the threads that vote, the smallest number, or else `most`. For all threads of the block.
-  __device__ __forceinline__ unsigned int least(unsigned int most, bool votes, unsigned int number) {
+  // The first thread that votes, or else `block`. For all threads of the block.
+  __device__ __forceinline__ unsigned int first(bool votes) {
     __syncthreads();  // what was there has been read
-    if (threadIdx.x == 0) { smallest = most; }
+    if (threadIdx.x == 0) { first_thread = place<V>::block; }
     __syncthreads();
-    if (votes) { atomicMin(&smallest, number); }
+    if (votes) { atomicMin(&first_thread, threadIdx.x); }
     __syncthreads();
-    return smallest;
+    return first_thread;
   }
 };
 

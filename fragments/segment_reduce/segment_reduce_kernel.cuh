@@ -145,7 +145,7 @@ struct block_rows {
     reduce_rows();
     for (index_t first = me.block_number; first < end; first += step) {
       for (unsigned int next = __syncthreads_or(is_own_left) ? 0 : place<V>::block; next < place<V>::block; ++next) {
-        next = shared.least(place<V>::block, is_own_left && threadIdx.x >= next, threadIdx.x);
+        next = shared.first(is_own_left && threadIdx.x >= next);
         const index_t found = first + index_t{next} * blocks;
         if (next < place<V>::block) { reduce_long_row(found / parts, found % parts, columns); }
       }
